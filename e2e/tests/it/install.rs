@@ -21,6 +21,8 @@ use tokio::time::timeout;
 
 use crate::shared::{chain, eventually, start};
 
+mod documents;
+
 const NAMESPACE: &str = "queueing";
 const TEAM: &str = "team";
 const QUEUE: &str = "main";
@@ -178,8 +180,8 @@ fn parsed(said: &str) -> Value {
     serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// What administrators of both sides and a user set up: a namespace, a flavor, a queue.
-async fn furnish(cluster: &Cluster, check: Option<&str>) {
+/// What an administrator sets up for users: a flavor and a queue with these checks.
+fn of_the_queue(check: Option<&str>) -> Vec<Value> {
     let quota = json!([{"name": "cpu", "nominalQuota": "4"}]);
     let mut queue = json!({
         "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": QUEUE},
@@ -187,10 +189,8 @@ async fn furnish(cluster: &Cluster, check: Option<&str>) {
             {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": quota}]},
         ]},
     });
-    let mut objects = vec![
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}),
-        json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "default"}}),
-    ];
+    let mut objects =
+        vec![json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "default"}})];
     if let Some(config) = check {
         queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": config}]});
         objects.push(json!({
@@ -201,14 +201,20 @@ async fn furnish(cluster: &Cluster, check: Option<&str>) {
             },
         }));
     }
-    objects.extend([
-        queue,
+    objects.push(queue);
+    objects
+}
+
+/// What administrators of both sides and a user set up: a namespace, a flavor, a queue.
+async fn furnish(cluster: &Cluster, check: Option<&str>) {
+    let of_team = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}),
         json!({
             "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE, "namespace": TEAM},
             "spec": {"clusterQueue": QUEUE},
         }),
-    ]);
-    for object in objects {
+    ];
+    for object in of_the_queue(check).into_iter().chain(of_team) {
         apply(&cluster.client, object).await.unwrap();
     }
 }

@@ -97,7 +97,16 @@ pub(crate) async fn within<T>(body: impl Future<Output = T>) -> T {
 /// Asks until the answer is there. Fails after [`PATIENCE`], or with the test's deadline if that is earlier.
 #[track_caller]
 pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
+    probe: impl FnMut() -> F,
+) -> impl Future<Output = T> {
+    eventually_or(probe, String::new)
+}
+
+/// As [`eventually`]; its failure ends with what is there instead.
+#[track_caller]
+pub(crate) fn eventually_or<T, F: Future<Output = Option<T>>>(
     mut probe: impl FnMut() -> F,
+    instead: impl Fn() -> String,
 ) -> impl Future<Output = T> {
     let asked = Location::caller();
     async move {
@@ -110,7 +119,8 @@ pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
             }
         };
         timeout(PATIENCE, answer).await.unwrap_or_else(|_elapsed| {
-            panic!("what {asked} waits for has not come in {} s", PATIENCE.as_secs())
+            let waited = PATIENCE.as_secs();
+            panic!("what {asked} waits for has not come in {waited} s {}", instead())
         })
     }
 }

@@ -1,11 +1,10 @@
-//! Past usage of LocalQueues, by which admission fair sharing orders their workloads.
+//! Past usage of LocalQueues. Admission fair sharing orders workloads by it.
 //!
-//! Each LocalQueue has an account: what it consumed, where older usage counts less and less, and penalties for
-//! reservations that its samples cannot show yet. Whoever owns the book tells it each change of a workload; the same change
-//! told twice counts once.
+//! Each LocalQueue has an account: what it consumed, where older usage counts less and less, and penalties for reservations that its
+//! samples cannot show yet. The caller reports each change of a workload; the same change reported twice counts once.
 //!
-//! Invariant: amounts are whole numbers of millionths of a unit, so that a penalty that is taken back leaves nothing
-//! behind, and the same history gives the same order on every machine.
+//! Invariant: amounts are whole numbers of millionths of a unit. So a penalty that is taken back leaves nothing behind, and the same
+//! history gives the same order on every machine.
 //! *Source*: `spec/admission-engine.md 6`.
 
 use std::cmp::Ordering;
@@ -28,7 +27,7 @@ const FINE_PER_UNIT: Fine = 1_000_000;
 /// The whole of a [`Fraction`].
 const WHOLE: i128 = 1_000_000_000_000;
 
-/// What the operator chose. *Source*: `spec/api.md API-13`, `admissionFairSharing`.
+/// The administrator's settings. *Source*: `spec/api.md API-13`, `admissionFairSharing`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsagePolicy {
     /// After this time usage counts half; zero forgets usage at once.
@@ -48,12 +47,12 @@ pub struct PastUsage {
     pub at: Timestamp,
 }
 
-/// The place of a LocalQueue in the order: who used less goes first, an unbounded score last.
+/// The place of a LocalQueue in the order: a smaller score goes first, an unbounded score last.
 #[derive(Clone, Copy, Debug)]
 pub struct Score(f64);
 
 impl Score {
-    /// Nothing was used.
+    /// The score of a LocalQueue that used nothing.
     pub const ZERO: Self = Self(0.0);
 
     /// Weighted usage divided by the weight of the LocalQueue; infinite for weight zero.
@@ -82,7 +81,7 @@ impl PartialEq for Score {
 
 impl Eq for Score {}
 
-/// See the module.
+/// The accounts of all LocalQueues and the penalties of their workloads.
 #[derive(Clone, Debug)]
 pub struct UsageBook {
     policy: UsagePolicy,
@@ -174,8 +173,8 @@ impl UsageBook {
         }
     }
 
-    /// Takes over what the status of an open LocalQueue says was consumed. Only the first status counts: later ones were
-    /// written from this book. *Source*: `spec/admission-engine.md 9.14 B223`.
+    /// Takes over the consumption that the status of an open LocalQueue shows. Only the first status counts: later ones were written from
+    /// this book. *Source*: `spec/admission-engine.md 9.14 B223`.
     pub fn restore(&mut self, local: &Key, past: &PastUsage) {
         let next = |at| self.next_of(at);
         let Some(account) = self.accounts.get(local) else {
@@ -198,8 +197,8 @@ impl UsageBook {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Samples the LocalQueues that are due. `admitted` says what the admitted workloads of one use now. Returns whose
-    /// score may have changed.
+    /// Samples the LocalQueues that are due. `admitted` gives what the admitted workloads of a LocalQueue use now. Returns the LocalQueues
+    /// whose score may have changed.
     pub fn sample(&mut self, now: Timestamp, admitted: impl Fn(&Key) -> ByResource) -> Vec<Key> {
         let mut sampled = Vec::new();
         while let Some((at, key)) = self.due.first().cloned()
@@ -216,8 +215,8 @@ impl UsageBook {
         sampled
     }
 
-    /// Quota was reserved for a workload that asks for `requests` in all. Until it is settled or dropped, a part counts
-    /// as used. Told again, the newer amounts count; with another LocalQueue the old one is relieved.
+    /// Quota was reserved for a workload that asks for `requests` in total. Until the penalty is settled or dropped, a part of that counts
+    /// as used. If it is reported again, the newer amounts and the newer LocalQueue replace the older ones.
     pub fn reserve(&mut self, uid: &Uid, local: &Key, requests: &ByResource) {
         self.drop(uid);
         let share = self.penalty_share;
@@ -235,8 +234,8 @@ impl UsageBook {
         self.penalties.insert(uid.clone(), Penalty { local, amounts });
     }
 
-    /// The workload was admitted: its penalty becomes part of what was consumed. Without a penalty nothing happens, so it
-    /// is settled once however often it is told.
+    /// The workload was admitted: its penalty becomes part of what its LocalQueue consumed. Without a penalty nothing happens, so repeated
+    /// reports settle it only once.
     pub fn settle(&mut self, uid: &Uid) {
         let Some(penalty) = self.penalties.remove(uid) else {
             return;
@@ -257,7 +256,7 @@ impl UsageBook {
         }
     }
 
-    /// What is to be kept in the status of a LocalQueue, if it is open.
+    /// The past usage to keep in the status of a LocalQueue; `None` when it is not open.
     pub fn past(&self, local: &Key) -> Option<PastUsage> {
         let account = self.accounts.get(local)?;
         let consumed = account.consumed.iter();
@@ -270,7 +269,7 @@ impl UsageBook {
         })
     }
 
-    /// The place of a LocalQueue in the order; one that is not open has used nothing.
+    /// The place of a LocalQueue in the order; a LocalQueue that is not open counts as one that used nothing.
     pub fn score(&self, local: &Key) -> Score {
         let Some(account) = self.accounts.get(local) else {
             return Score::ZERO;
@@ -288,7 +287,7 @@ impl UsageBook {
                 of(&account.consumed).saturating_add(of(&account.pending)),
             ) * weight.unwrap_or(1.0)
         };
-        // Why not sum(): of nothing that is -0, which is less than 0.
+        // Why not sum(): the empty sum is -0, which is less than 0.
         let sum = resources.into_iter().map(used).fold(0.0, |sum, used| sum + used);
         #[expect(
             clippy::cast_precision_loss,
@@ -331,7 +330,7 @@ impl Account {
     }
 }
 
-/// Adds amounts so many times; what becomes nothing is forgotten.
+/// Adds `by`, multiplied by `times`; entries that become zero are removed.
 fn change(amounts: &mut BTreeMap<ResourceName, Fine>, by: &BTreeMap<ResourceName, Fine>, times: Fine) {
     for (resource, value) in by {
         let amount = amounts.entry(resource.clone()).or_default();
@@ -340,7 +339,7 @@ fn change(amounts: &mut BTreeMap<ResourceName, Fine>, by: &BTreeMap<ResourceName
     amounts.retain(|_, amount| *amount != 0);
 }
 
-/// The penalties of one LocalQueue together. Why: a workload may be told before its LocalQueue.
+/// The sum of the penalties of one LocalQueue. Why: a workload may be reported before its LocalQueue.
 fn sum_of(penalties: &BTreeMap<Uid, Penalty>, local: &Key) -> BTreeMap<ResourceName, Fine> {
     let mut sum = BTreeMap::new();
     for penalty in penalties.values().filter(|penalty| penalty.local == *local) {
@@ -359,7 +358,7 @@ fn whole(value: Fine) -> Amount {
     Amount::new(i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// In cores for `cpu`, in base units for everything else.
+/// The value in cores for `cpu`, in base units for everything else.
 fn natural(resource: &ResourceName, value: Fine) -> f64 {
     let units_per_natural = if resource.as_str() == "cpu" { 1000.0 } else { 1.0 };
     #[expect(clippy::cast_precision_loss, reason = "an order is wanted, not an account")]

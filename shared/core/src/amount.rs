@@ -11,9 +11,9 @@ use std::fmt;
 pub struct Amount(i64);
 
 impl Amount {
-    /// Nothing.
+    /// The amount 0.
     pub const ZERO: Self = Self(0);
-    /// No bound at all.
+    /// A quota without bound.
     pub const UNLIMITED: Self = Self(i64::MAX);
 
     /// An amount of `value` units.
@@ -78,7 +78,7 @@ mod tests {
 
     use super::Amount;
 
-    /// The exact result, held within 64 bits.
+    /// The exact result, clamped to 64 bits.
     fn held(value: i128) -> Amount {
         let bound = value.clamp(i64::MIN.into(), i64::MAX.into());
         Amount::new(i64::try_from(bound).unwrap())

@@ -1,16 +1,16 @@
-//! Which managed object a job belongs to, however far up its owners that stands.
+//! Finds the managed object that a job belongs to, however many owners lie between.
 //!
-//! [`top`] walks from controlling owner to controlling owner and keeps the last managed object it meets. What is read on the way
-//! is the caller's business, so the walk itself is pure.
+//! [`top`] walks from controlling owner to controlling owner and keeps the last managed object it meets. The caller reads the owners, so
+//! the walk itself is pure.
 //!
 //! *Source*: `spec/jobs.md 4.3`, `spec/appwrapper.md 5.5`.
 
 use crate::name::Uid;
 
-/// Limit: owners that are walked up.
+/// *Limit*: the number of owners that a walk visits.
 pub const OWNERS_MAX: usize = 10;
 
-/// A reference to a controlling owner, in the namespace of what it owns.
+/// A reference to a controlling owner, which is in the namespace of the object it owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Group of its API; empty for the core group.
@@ -19,36 +19,36 @@ pub struct Reference {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its UID: another object of that name is not meant.
+    /// Its UID: another object of the same name is not meant.
     pub uid: Uid,
 }
 
-/// What stands behind a reference.
+/// What a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen<T> {
-    /// Its kind is not known here, or it is gone: the walk ends below it.
+    /// The owner's kind is not known here, or the owner is deleted: the walk ends below it.
     Nothing,
     /// An object of a known kind.
     Owner {
-        /// The object, if it is managed: its integration is on and it is to be queued.
+        /// The object, if it is managed: its integration is enabled and it is to be queued.
         managed: Option<T>,
         /// Its own controlling owner.
         above: Option<Reference>,
     },
 }
 
-/// Why a walk came to no end.
+/// Why a walk ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop<E> {
-    /// An owner owns itself, directly or through others.
+    /// An owner owns itself, directly or through other owners.
     Cyclic,
     /// There are more than [`OWNERS_MAX`] owners.
     TooDeep,
-    /// An owner could not be looked at.
+    /// An owner could not be read.
     Unread(E),
 }
 
-/// The top-most managed owner; `start` is the controlling owner of the object, `look` says what stands behind a reference.
+/// The top-most managed owner. `start` is the controlling owner of the object; `look` reads what a reference leads to.
 ///
 /// *Errors*: see [`Stop`].
 pub fn top<T, E>(

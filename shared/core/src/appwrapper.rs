@@ -1,13 +1,13 @@
 //! The `AppWrapper` controller: several resources as one job, with retries, limits and a certain end.
 //!
-//! [`plan`] looks at one `AppWrapper`, its children, its pods and the clock and says what its status shall be and what to create
-//! and delete. It is asked again after each of its plans was carried out, until it changes nothing.
+//! [`plan`] takes one `AppWrapper`, its children, its pods and the time. It returns the status to write and what to create and delete. The
+//! caller plans again after each plan was carried out, until a plan changes nothing.
 //!
-//! Invariant: `QuotaReserved` turns False only while every pod is gone or has ended, and children of a next attempt are created
-//! only after the children and all pods of the last one are gone.
+//! Invariant: `QuotaReserved` becomes False only when every pod is gone or has ended. Children of the next attempt are created only after
+//! the children and all pods of the previous attempt are gone.
 //!
-//! *Source*: `spec/appwrapper.md 2, 6`. Section 2.7 lists timers of the reference that are not kept; where ours differ, the code
-//! says so.
+//! *Source*: `spec/appwrapper.md 2, 6`. Section 2.7 lists timers of the reference that Roadstead does not keep; where ours differ, a
+//! comment says so.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,32 +30,32 @@ use status::{
     Status, UNHEALTHY,
 };
 
-/// How soon a creation that failed is tried again. *Source*: `spec/appwrapper.md 2.3 T6`.
+/// The delay before a failed creation is tried again. *Source*: `spec/appwrapper.md 2.3 T6`.
 const CREATE_AGAIN: SignedDuration = SignedDuration::from_secs(1);
-/// How soon a deletion is looked at again. *Source*: `spec/appwrapper.md 6`.
+/// The delay before a deletion is checked again. *Source*: `spec/appwrapper.md 6`.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What to do about one `AppWrapper` now, in this order: add the finalizer, write the status, create, delete, remove the
 /// finalizer. When a step fails, those after it are not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What becomes of the finalizer.
+    /// What happens to the finalizer.
     pub finalizer: Finalizer,
-    /// The status to be; not written when it is as stored.
+    /// The status to write; it is not written when it equals the stored one.
     pub status: Status,
-    /// Components whose children to create, in order, until one fails.
+    /// Components whose children are to be created, in order, until a creation fails.
     pub create: Vec<usize>,
-    /// What to delete.
+    /// Objects to delete.
     pub remove: Vec<Removal>,
-    /// Events, to be emitted once the status is written.
+    /// Events to emit once the status is written.
     pub notes: Vec<Note>,
-    /// When to look again if nothing changes before.
+    /// When to plan again if nothing changes before.
     pub wake: Option<Timestamp>,
-    /// What could not be read, so that nothing can be decided; to be tried again soon.
+    /// Objects that could not be read, so that nothing can be decided; the caller tries again soon.
     pub problems: Vec<String>,
 }
 
-/// What becomes of the finalizer.
+/// What happens to the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finalizer {
     /// It stays as it is.
@@ -66,7 +66,7 @@ pub enum Finalizer {
     Remove,
 }
 
-/// Something to delete, with its UID as a precondition.
+/// An object to delete, with its UID as a precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// The child of a component.
@@ -75,7 +75,7 @@ pub enum Removal {
         component: usize,
         /// The UID of the child.
         uid: Uid,
-        /// How.
+        /// How to delete it.
         how: How,
     },
     /// A pod, with a grace period of 0.
@@ -142,7 +142,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Writes down what the components are. Why in the status: what a user applies again must not collide with it.
+    /// Records what the components are. Why in the status: an object that the user applies again must not collide with it.
     fn initialise(&mut self) {
         let components = self.o.components.iter().map(|component| ComponentStatus {
             pod_sets: component.pod_sets.clone(),
@@ -151,12 +151,12 @@ impl<'a> Pass<'a> {
         self.plan.status.components = components.collect();
     }
 
-    /// T2, T3.
+    /// Transitions T2, T3.
     fn suspended(&mut self) {
         if self.o.suspended {
             return;
         }
-        // Why: a controller that lags behind may have made a pod after all were gone, and pods of two attempts must not meet.
+        // Why: a slow controller may have made a pod after all pods were gone, and pods of two attempts must not overlap.
         let ran_before = self.condition(RESOURCES_DEPLOYED).is_some();
         if ran_before && !self.delete_all() {
             return;
@@ -177,7 +177,7 @@ impl<'a> Pass<'a> {
 
     /// Names all children before the first is created.
     ///
-    /// Unlike the anchor: in one write for all of them. After a crash the names tell which children to look for.
+    /// Unlike the anchor: all names are written at once. After a crash the names tell which children to look for.
     fn begin_attempt(&mut self) {
         for (component, planned) in self.plan.status.components.iter_mut().zip(self.o.components) {
             component.identity = planned.identity.clone();
@@ -190,7 +190,7 @@ impl<'a> Pass<'a> {
         self.plan.status.phase = Phase::Resuming;
     }
 
-    /// T4 to T8.
+    /// Transitions T4 to T8.
     fn resuming(&mut self) {
         if self.o.suspended {
             return self.suspend();
@@ -246,7 +246,7 @@ impl<'a> Pass<'a> {
         self.reset_or_fail(hope, Toll::Retry);
     }
 
-    /// T4, T9, T22.
+    /// Transitions T4, T9, T22.
     fn suspend(&mut self) {
         let phase = self.plan.status.phase.as_str();
         let text = format!("Externally suspended while in the {phase} phase");
@@ -259,7 +259,7 @@ impl<'a> Pass<'a> {
         self.plan.notes.push(Note::normal("Unhealthy", text));
     }
 
-    /// The one place where another attempt is granted or refused.
+    /// The only place where another attempt is granted or refused.
     fn reset_or_fail(&mut self, hope: Hope, toll: Toll) {
         let status = &mut self.plan.status;
         if hope == Hope::Left && status.retries < self.o.knobs.retry_limit {
@@ -279,7 +279,7 @@ impl<'a> Pass<'a> {
         let why = self.condition(UNHEALTHY).map_or("", |c| c.reason.as_ref());
         let text = format!("Failed after {retries} retries: {why}");
         self.plan.notes.push(Note::warning("Failed", text));
-        // Unlike the anchor: it does not stay ready, and the delay is counted from here (`spec/appwrapper.md` N-9, N-13).
+        // Unlike the anchor: the condition does not stay ready, and the delay is counted from here (`spec/appwrapper.md` N-9, N-13).
         self.set(PODS_READY, Truth::False, "Failed", "");
         if !self.o.knobs.deletion_on_failure.is_zero() {
             self.begin(DELETING, Truth::False, "DeletionPaused", String::new());
@@ -302,7 +302,7 @@ impl<'a> Pass<'a> {
         self.plan.status.conditions.is_true(kind)
     }
 
-    /// When a condition last changed; now, when it is not there.
+    /// When a condition last changed; the present time when it is missing.
     fn since(&self, kind: &str) -> Timestamp {
         self.condition(kind).map_or(self.now, |condition| condition.since)
     }
@@ -312,7 +312,7 @@ impl<'a> Pass<'a> {
         self.plan.status.conditions.set(kind, truth, reason, message, now);
     }
 
-    /// Sets a condition and has its time begin now, although its truth value may be what it was.
+    /// Sets a condition and restarts its time, even if its truth value stays the same.
     fn begin(&mut self, kind: &'static str, truth: Truth, reason: &'static str, message: String) {
         let condition = Condition {
             truth,
@@ -339,7 +339,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Looks again at `at`, or before.
+    /// Plans again at `at` or earlier.
     fn wake(&mut self, at: Timestamp) {
         self.plan.wake = Some(self.plan.wake.map_or(at, |known| known.min(at)));
     }
@@ -352,15 +352,14 @@ enum Hope {
     Lost,
 }
 
-/// Whether another attempt is counted.
+/// Whether another attempt counts as a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Toll {
     Retry,
     Free,
 }
 
-/// Unlike the anchor: the controller is told by its UID, and what a predecessor leaves behind is waited for
-/// (`spec/appwrapper.md` N-4).
+/// Unlike the anchor: the controller is recognized by its UID, and children of a predecessor are waited for (`spec/appwrapper.md` N-4).
 fn foreign(stranger: Stranger, identity: &Identity) -> Created {
     let why = format!(
         "resource {} exists, but is not controlled by appwrapper",

@@ -1,4 +1,4 @@
-//! What the `Active` condition of an AdmissionCheck says, for the checks we control.
+//! Condition `Active` of an AdmissionCheck, for the checks that Roadstead controls.
 //!
 //! Invariant: the texts are those of the reference, byte for byte.
 
@@ -33,7 +33,7 @@ pub struct Parameters {
     pub name: String,
 }
 
-/// The name of the configuration a check refers to, or the text that says what is wrong with the reference.
+/// The name of the configuration that a check refers to, or the text that says what is wrong with the reference.
 ///
 /// *Errors*: a text of `spec/multikueue.md 1.4` and `spec/provisioning.md 3`, ready for the condition.
 pub fn parameters<'a>(reference: Option<&'a Parameters>, kind: &str) -> Result<&'a str, String> {

@@ -1,4 +1,4 @@
-//! Conditions: the one list by which a Kubernetes status explains itself.
+//! Conditions: the list by which a Kubernetes status explains itself.
 //!
 //! Invariant: `since` changes only when the truth value changes.
 
@@ -25,7 +25,7 @@ pub struct Condition {
     pub truth: Truth,
     /// A CamelCase token.
     pub reason: Cow<'static, str>,
-    /// A sentence for people; at most 32 KiB (the border cuts it).
+    /// A sentence for people; the writer cuts it to 32 KiB.
     pub message: String,
     /// When the truth value last changed.
     pub since: Timestamp,
@@ -93,12 +93,12 @@ impl Conditions {
         }
     }
 
-    /// Puts a condition as it is (the border uses this when it reads an object).
+    /// Inserts a condition as read from an object, with its own time.
     pub fn insert(&mut self, kind: impl Into<Cow<'static, str>>, condition: Condition) {
         self.0.insert(kind.into(), condition);
     }
 
-    /// Takes a condition out.
+    /// Removes a condition.
     pub fn remove(&mut self, kind: &str) {
         self.0.shift_remove(kind);
     }
@@ -109,7 +109,7 @@ impl Conditions {
     }
 }
 
-/// What condition `Active` of an object shall say; its time is the border's business.
+/// Condition `Active` that an object shall show; the writer sets its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Active {
     /// Whether it can be used.
@@ -121,7 +121,7 @@ pub struct Active {
 }
 
 impl Active {
-    /// With a fixed sentence.
+    /// An `Active` condition with a fixed sentence.
     pub const fn new(truth: Truth, reason: &'static str, message: &'static str) -> Self {
         Self {
             truth,

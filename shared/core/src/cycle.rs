@@ -1,9 +1,9 @@
 //! The cycle: heads are nominated, put in order and served; decisions come out.
 //!
-//! A call of [`State::cycle`] runs one round after another. A round takes one head from each queue of a tree, as the
-//! reference's cycle does; the next one follows at once, with the heads that come next. Trees share no quota, so each has
-//! rounds of its own. Invariants: heads of a round are nominated against the same state and served in the specified
-//! order; what a head was given counts for those after it; what was only claimed is given back when the round ends.
+//! A call of [`State::cycle`] runs one round after another. A round takes one head from each queue of a tree, as the reference's cycle
+//! does; the next round follows at once, with the next heads. Trees share no quota, so each tree has rounds of its own. Invariants: heads
+//! of a round are nominated against the same state and served in the specified order; quota given to a head counts for the heads after it;
+//! quota that was only claimed is given back when the round ends.
 //! *Source*: `spec/admission-engine.md 2`.
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub const HEADS_PER_CYCLE: usize = 1_024;
 /// *Limit*: workloads outside of heaps that are explained in one call.
 pub const EXPLANATIONS_PER_CYCLE: usize = 1_024;
 
-/// What is to be written.
+/// A decision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The workload gets quota. The state counts it from now on, until an event shows it or
@@ -41,36 +41,36 @@ pub enum Decision {
     Reserve {
         /// Namespace and name.
         key: Key,
-        /// Which one of that name.
+        /// Its UID.
         uid: Uid,
-        /// What it gets.
+        /// The quota it gets.
         admission: Admission,
-        /// What was seen of each flavor, for people; empty when the first one was taken.
+        /// What was found for each flavor, for people; empty when the first flavor was taken.
         considered: String,
     },
-    /// The workload gets no quota. Only told when its status does not say so already.
+    /// The workload gets no quota. Reported only when its status does not say so already.
     NotAdmitted {
         /// Namespace and name.
         key: Key,
-        /// Which one of that name.
+        /// Its UID.
         uid: Uid,
-        /// Why: the condition `QuotaReserved`.
+        /// The reason, for condition `QuotaReserved`.
         reason: Reason,
     },
-    /// The workload is to be evicted in favour of another one. Its quota counts as held until an event shows that it has
-    /// none. Told once; again only if it does not become visible in time.
+    /// The workload is to be evicted in favour of another one. Its quota counts as held until an event shows that it has none. Reported
+    /// once, and again only if the eviction does not become visible in time.
     Preempt {
         /// Namespace and name of the victim.
         key: Key,
-        /// Which one of that name.
+        /// Its UID.
         uid: Uid,
-        /// Why it: reason of its condition `Preempted`.
+        /// Why it was chosen: the reason of its condition `Preempted`.
         reason: PreemptReason,
         /// Message of its conditions `Evicted` and `Preempted`.
         message: String,
-        /// In whose favour.
+        /// The workload in whose favour it is evicted.
         preemptor: Key,
-        /// Which one of that name.
+        /// UID of the preemptor.
         preemptor_uid: Uid,
         /// The queue of the preemptor.
         preemptor_queue: ClusterQueueName,
@@ -78,14 +78,14 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The workload that it is about.
+    /// The workload that the decision is about.
     pub const fn key(&self) -> &Key {
         match self {
             Self::Reserve { key, .. } | Self::NotAdmitted { key, .. } | Self::Preempt { key, .. } => key,
         }
     }
 
-    /// Which one of that name.
+    /// The UID of that workload.
     pub const fn uid(&self) -> &Uid {
         match self {
             Self::Reserve { uid, .. } | Self::NotAdmitted { uid, .. } | Self::Preempt { uid, .. } => uid,
@@ -93,12 +93,12 @@ impl Decision {
     }
 }
 
-/// What happened in cycles, to be counted. *Source*: `spec/admission-engine.md 8`.
+/// Counts of what happened in cycles. *Source*: `spec/admission-engine.md 8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleOutcome {
-    /// Rounds in which some workload got quota (`admission_attempts_total`, result `success`).
+    /// Rounds in which a workload got quota (`admission_attempts_total`, result `success`).
     pub successes: u64,
-    /// Rounds in which none did (result `inadmissible`).
+    /// Rounds in which no workload got quota (result `inadmissible`).
     pub failures: u64,
     /// Heads tried.
     pub heads: u64,
@@ -111,7 +111,7 @@ pub struct CycleOutcome {
 }
 
 impl State {
-    /// Decides. Nothing before [`crate::state::Event::Synced`]; see also [`State::has_work`].
+    /// Decides which pending workloads get quota. Before [`crate::state::Event::Synced`] it decides nothing; see also [`State::has_work`].
     pub fn cycle(&mut self, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         if !self.synced {
@@ -138,7 +138,7 @@ impl State {
         decisions
     }
 
-    /// What happened in cycles since the last call.
+    /// The counts since the last call.
     pub fn take_outcome(&mut self) -> CycleOutcome {
         std::mem::take(&mut self.outcome)
     }
@@ -152,13 +152,13 @@ impl State {
         next
     }
 
-    /// Hands out evictions that had to wait until the reservation they end was visible.
+    /// Hands out evictions that had to wait until the victim's reservation was visible.
     fn tell_orders(&mut self, now: Timestamp, decisions: &mut Vec<Decision>) {
         for id in std::mem::take(&mut self.orders) {
             let Some(record) = self.records.at(id) else {
                 continue;
             };
-            // Why: until now nothing was told, and a preemptor that has gone meanwhile needs no victim.
+            // Why: the eviction was not reported yet, and a preemptor that has gone meanwhile needs no victim.
             if record
                 .eviction
                 .as_ref()
@@ -197,7 +197,7 @@ impl State {
                     .and_then(|queue| queue.pending.category(ticket)),
                 Place::Out | Place::Holding(_) => None,
             };
-            // Why not always: the sentence that it was told for the same reason says more.
+            // Why not always: the sentence that the status shows for the same reason says more.
             if let Some(reason) = asleep.map(Reason::Bypassed)
                 && shown_word(record) != Some(reason.word().as_str())
             {
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Why a workload waits, if that can be told without trying it. *Source*: `spec/admission-engine.md 1.1`.
+    /// Why a workload waits, if the reason is known without a nomination. *Source*: `spec/admission-engine.md 1.1`.
     fn explain(&self, record: &Record) -> Option<Reason> {
         match &record.place {
             Place::Holding(_) => None,
@@ -235,7 +235,7 @@ impl State {
                         why: (queue.active.is_active()).then_some("the cohorts above it form a circle"),
                     });
                 }
-                // Why: an obstacle outside of the heap that is gone must not be shown on while the turn has not come.
+                // Why: the status must not go on showing an obstacle outside of the heap that is gone.
                 let outdated = queue.pending.in_heap(ticket) && shows_obstacle(record);
                 outdated.then_some(Reason::AwaitsTurn)
             }
@@ -260,7 +260,7 @@ impl State {
         })
     }
 
-    /// Tells a reason unless it was told already.
+    /// Reports a reason unless it was reported already.
     fn say(&mut self, id: WorkloadId, reason: Reason) -> Option<Decision> {
         let record = self.records.at_mut(id)?;
         let told = record.said.as_deref().map_or_else(
@@ -302,7 +302,7 @@ fn preempt(key: Key, uid: Uid, eviction: &Eviction) -> Decision {
 /// *Source*: `spec/admission-engine.md 3.7, 9.2 B048`.
 const TAKEN_BACK: [&str; 2] = ["is stopped", "is terminating or missing"];
 
-/// Whether the workload was told this reason already, in other words, when its reservation was taken back.
+/// Whether the status shows this reason already, in the words with which the reservation was taken back.
 fn knows(record: &Record, reason: &Reason) -> bool {
     let quota = record.workload.status.conditions.get("QuotaReserved");
     record.said.is_none()
@@ -312,7 +312,7 @@ fn knows(record: &Record, reason: &Reason) -> bool {
         })
 }
 
-/// The reason that the workload was told last.
+/// The reason that was reported last.
 fn shown_word(record: &Record) -> Option<&str> {
     let quota = record.workload.status.conditions.get("QuotaReserved");
     let shown = quota.filter(|c| c.truth == Truth::False);

@@ -1,8 +1,8 @@
-//! In which order the heads of one cycle are processed.
+//! The order in which the heads of one cycle are processed.
 //!
 //! With fair sharing, heads play a [`Tournament`] from the leaves to the root of their tree; without, they are sorted by
-//! [`classical_order`]. Invariant: the order depends on the heads and the forest only; what the rules leave open is
-//! decided by the order in which the heads are given. *Source*: `spec/admission-engine.md 2.8.2, 2.10`.
+//! [`classical_order`]. Invariant: the order depends on the heads and the forest only. Where the rules leave it open, the order in which
+//! the heads are given decides. *Source*: `spec/admission-engine.md 2.8.2, 2.10`.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId, Share};
 use crate::nominate::{Rules, Switch};
 
-/// A nominated head, as far as its turn depends on it.
+/// A nominated head, reduced to what its turn depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// The node of its ClusterQueue.
     pub node: NodeId,
-    /// What it would hold; sorted.
+    /// The quota it would hold; sorted.
     pub usage: Vec<(FlavorResource, Exact)>,
     /// Borrowing level of its nomination.
     pub level: u32,
@@ -25,9 +25,9 @@ pub struct Contender {
     pub priority: i64,
     /// Its place in queue order.
     pub queue_time: Timestamp,
-    /// Whether others were preempted for it in an earlier cycle.
+    /// Whether workloads were preempted for it in an earlier cycle.
     pub preemptor: bool,
-    /// Whether it holds its quota already and only lacks a placement (2.14).
+    /// Whether it already holds its quota and only lacks a placement (2.14).
     pub second_pass: bool,
 }
 
@@ -37,8 +37,8 @@ impl Contender {
     }
 }
 
-/// Who is processed first without fair sharing: the lesser one. Equal ones stay as the caller ordered them.
-/// *Source*: `spec/admission-engine.md 2.10`.
+/// The order without fair sharing: the lesser head is processed first. Equal heads stay as the caller ordered them. *Source*:
+/// `spec/admission-engine.md 2.10`.
 pub fn classical_order(rules: &Rules, a: &Contender, b: &Contender) -> Ordering {
     let rank = |c: &Contender| {
         let priority = match rules.priority_in_cohort {
@@ -58,11 +58,11 @@ pub fn classical_order(rules: &Rules, a: &Contender, b: &Contender) -> Ordering 
 
 /// The heads of one cycle under fair sharing.
 ///
-/// A winner costs a pass over the heads that are left in its tree; shares are computed anew only where the winner before it
-/// changed them. *Source*: `spec/admission-engine.md 2.8.2`.
+/// A winner costs a pass over the heads that are left in its tree; shares are computed again only where the previous winner changed them.
+/// *Source*: `spec/admission-engine.md 2.8.2`.
 #[derive(Debug)]
 pub struct Tournament {
-    /// Trees in the order of their first heads; trees share no quota, so that their order changes no outcome.
+    /// Trees in the order of their first heads; trees share no quota, so their order changes no outcome.
     trees: Vec<(NodeId, Vec<usize>)>,
     entries: Vec<Entry>,
 }
@@ -75,10 +75,10 @@ struct Entry {
     shares: Vec<(NodeId, Option<Standing>)>,
 }
 
-/// How a node of the path stands with the head's usage added.
+/// The position of a node of the path with the head's usage added.
 #[derive(Clone, Debug)]
 struct Standing {
-    /// Whether it borrows something of what the head asks for.
+    /// Whether it borrows a resource that the head asks for.
     borrows: bool,
     share: Share,
 }
@@ -111,10 +111,10 @@ impl Tournament {
         Self { trees, entries }
     }
 
-    /// Takes the head out that is processed next: its index among those given, or `None` when none is left.
+    /// Takes out the head that is processed next: its index among those given, or `None` when none is left.
     ///
-    /// Between two calls the caller may add usage to or take usage off the ClusterQueue of the last winner;
-    /// other changes of usage must be told with [`Tournament::changed`].
+    /// Between two calls the caller may add or remove usage of the last winner's ClusterQueue; other changes of usage must be reported with
+    /// [`Tournament::changed`].
     pub fn next(&mut self, forest: &mut Forest, rules: &Rules) -> Option<usize> {
         let (root, mut members) = self.trees.pop()?;
         let winner = self.play(forest, rules, &members)?;
@@ -128,7 +128,7 @@ impl Tournament {
         Some(winner)
     }
 
-    /// Usage of a ClusterQueue changed: what was computed for it and its ancestors counts no more.
+    /// Usage of a ClusterQueue changed: what was computed for it and its ancestors is no longer valid.
     pub fn changed(&mut self, forest: &Forest, node: NodeId) {
         let path: Vec<NodeId> = forest.path(node).collect();
         let root = path.last().copied();
@@ -157,8 +157,8 @@ impl Tournament {
         self.champion(rules, members, 0)
     }
 
-    /// The best of heads that share their path down to `depth` edges below the root. They come in the order of paths, so
-    /// that those below one node are neighbours.
+    /// The best of heads that share their path down to `depth` edges below the root. They come in the order of paths, so that heads below
+    /// one node are neighbours.
     fn champion(&self, rules: &Rules, members: &[usize], depth: usize) -> Option<usize> {
         let mut best: Option<usize> = None;
         let mut rest = members;
@@ -195,7 +195,7 @@ impl Tournament {
 }
 
 impl Entry {
-    /// From the node below the root down to the ClusterQueue.
+    /// The nodes from below the root down to the ClusterQueue.
     fn path(&self) -> Vec<NodeId> {
         self.shares.iter().rev().map(|(node, _)| *node).collect()
     }

@@ -1,7 +1,6 @@
 //! Which flavors suit a pod set, and which of them it gets.
 //!
-//! The search itself is in [`assign`]; sentences are made only for what does not fit.
-//! *Source*: `spec/admission-engine.md 2.5`.
+//! The search itself is in [`assign`]; sentences are made only for what does not fit. *Source*: `spec/admission-engine.md 2.5`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +16,7 @@ pub enum Undeclared {
     /// Refuse the workload (`BlockUndeclared`).
     #[default]
     Refuse,
-    /// Act as if it was not requested (`IgnoreUndeclared`).
+    /// Treat it as not requested (`IgnoreUndeclared`).
     Ignore,
 }
 
@@ -26,7 +25,7 @@ pub enum Undeclared {
 pub enum Category {
     /// It would fit if others released quota.
     WaitingForQuota,
-    /// It asks for more than the queue could ever give.
+    /// It requests more than the queue could ever give.
     ExceedsMaxQuota,
     /// No flavor suits it.
     NoMatchingFlavor,
@@ -35,14 +34,14 @@ pub enum Category {
 /// What could turn a refusal into a fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Released quota (or other configuration).
+    /// Released quota, or another configuration.
     Capacity,
-    /// Only other configuration.
+    /// Only another configuration.
     Configuration,
 }
 
-/// Whether the nodes of a flavor take the pods of a pod set; else the reason.
-/// `keys`: the label keys that the flavors of the resource group define. *Source*: `spec/admission-engine.md 2.5.2`.
+/// Whether the nodes of a flavor accept the pods of a pod set; else the reason. `keys`: the label keys that the flavors of the resource
+/// group define. *Source*: `spec/admission-engine.md 2.5.2`.
 fn suits<'k>(
     flavors: &BTreeMap<FlavorName, Flavor>,
     name: &FlavorName,
@@ -92,7 +91,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         operator,
         value,
         effect: on,
-        // Why: how long a NoExecute taint is tolerated matters once the pod runs, not for the choice.
+        // Why: how long a NoExecute taint is tolerated matters only once the pod runs, not for the choice.
         seconds: _,
     } = toleration;
     let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());

@@ -1,12 +1,12 @@
-//! The forest of cohorts and ClusterQueues: who may use how much, and who uses how much.
+//! The forest of cohorts and ClusterQueues: how much quota each may use, and how much each uses.
 //!
-//! A tree has cohorts as inner nodes and ClusterQueues as leaves; a ClusterQueue without cohort is a tree of its own. A
-//! change of usage costs the depth of the tree. There are no copies: a search that wants to know "what if" calls
-//! [`Forest::add`] and [`Forest::remove`] and undoes what it did; the two are exact inverses.
+//! A tree has cohorts as inner nodes and ClusterQueues as leaves; a ClusterQueue without cohort is a tree of its own. A change of usage
+//! costs the depth of the tree. There are no copies: a search that tries a change calls [`Forest::add`] and [`Forest::remove`] and undoes
+//! it afterwards; the two are exact inverses.
 //!
-//! Invariants: a node's usage is the exact sum of what its children show of theirs; sums are kept in 128 bits and saturate
-//! only when they are read as an [`Amount`]. A cohort whose ancestors form a circle is the root of a tree of its own until
-//! the circle is broken, and [`Forest::in_cycle`] says so.
+//! Invariants: a node's usage is the exact sum of the usage that its children show; sums are kept in 128 bits and saturate only when they
+//! are read as an [`Amount`]. A cohort whose ancestors form a circle is the root of a tree of its own until the circle is broken, and
+//! [`Forest::in_cycle`] says so.
 //! *Source*: `spec/admission-engine.md 2.4`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,31 +22,31 @@ mod share;
 pub use arithmetic::{Counting, Fitting};
 pub use share::Share;
 
-/// A flavor and a resource: what quota is counted in. A small number that stands for the two names.
+/// A pair of flavor and resource, in which quota is counted. A small number that stands for the two names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlavorResource(u32);
 
-/// A ClusterQueue or a cohort of a [`Forest`]. Valid until that node is dropped; a number is never used twice.
+/// A ClusterQueue or a cohort of a [`Forest`]. Valid until that node is dropped; a number is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
 /// An exact amount of one flavor and resource, as usage is counted; never negative in a request.
 pub type Exact = i128;
 
-/// Stands for a quota without bound. Far above every sum of 64-bit amounts, far below the end of 128 bits.
+/// Stands for a quota without bound: far above every sum of 64-bit amounts, far below the limit of 128 bits.
 const UNBOUNDED: Exact = 1 << 100;
 
 /// Which object a node stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeName {
-    /// A cohort; it need not exist as an object.
+    /// A cohort; its object need not exist.
     Cohort(CohortName),
-    /// A ClusterQueue; it need not be known yet.
+    /// A ClusterQueue; its object need not be known yet.
     Queue(ClusterQueueName),
 }
 
 impl NodeName {
-    /// The name alone.
+    /// The name without its kind.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Cohort(name) => name.as_str(),
@@ -55,7 +55,7 @@ impl NodeName {
     }
 }
 
-/// See the module.
+/// The forest of cohorts and ClusterQueues with their quotas and usage.
 #[derive(Clone, Debug, Default)]
 pub struct Forest {
     pairs: Vec<(FlavorName, ResourceName)>,
@@ -65,7 +65,7 @@ pub struct Forest {
     cohorts: BTreeMap<CohortName, NodeId>,
     /// Cohorts whose declared parent could not become their parent because that would close a circle.
     detached: BTreeSet<NodeId>,
-    /// Counts everything that may make something fit that did not fit before.
+    /// Grows with every change that may make something fit that did not fit before.
     generations: u64,
 }
 
@@ -77,10 +77,10 @@ struct Node {
     /// The parent in the tree.
     parent: Option<NodeId>,
     children: BTreeSet<NodeId>,
-    /// Whether there is an object of this name.
+    /// Whether an object of this name exists.
     exists: bool,
     weight: Weight,
-    /// Edges to the farthest ClusterQueue below.
+    /// The number of edges to the farthest ClusterQueue below.
     height: u32,
     /// Kept at the root only: when something in the tree last became available.
     generation: u64,
@@ -88,15 +88,15 @@ struct Node {
     cells: Vec<(FlavorResource, Cell)>,
 }
 
-/// What a node has and uses of one flavor and resource.
+/// Quota and usage of a node for one flavor and resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cell {
     nominal: Exact,
     borrowing_limit: Option<Exact>,
     lending_limit: Option<Exact>,
-    /// Own nominal quota and what the children show of theirs.
+    /// Own nominal quota plus the quota that the children show.
     subtree: Exact,
-    /// Own usage (ClusterQueue) or what the children show of theirs (cohort).
+    /// Own usage (ClusterQueue), or the usage that the children show (cohort).
     usage: Exact,
 }
 
@@ -105,7 +105,7 @@ impl Cell {
         self.subtree.min(UNBOUNDED)
     }
 
-    /// The part of the quota that nobody outside may use.
+    /// The part of the quota that no node outside the subtree may use.
     fn local(&self) -> Exact {
         self.lending_limit
             .map_or(0, |limit| (self.subtree() - limit).max(0))
@@ -175,7 +175,7 @@ impl Forest {
         self.queues.get(name).copied()
     }
 
-    /// The node of a cohort, if it exists or is named by anybody.
+    /// The node of a cohort, if it has an object or another object names it.
     pub fn cohort(&self, name: &CohortName) -> Option<NodeId> {
         self.cohorts.get(name).copied()
     }
@@ -207,7 +207,7 @@ impl Node {
             .map_or_else(Cell::default, |(_, cell)| *cell)
     }
 
-    /// Changes one cell; an empty one is forgotten.
+    /// Changes one cell; an empty cell is removed.
     fn change(&mut self, pair: FlavorResource, change: impl FnOnce(&mut Cell)) -> (Cell, Cell) {
         match self.cells.binary_search_by_key(&pair, |(at, _)| *at) {
             Ok(index) => {

@@ -1,4 +1,4 @@
-//! Who holds quota, kept in the order in which preemption takes it away.
+//! The workloads that hold quota, in the order in which preemption takes it away.
 //!
 //! Invariant: every holder is in the list of exactly one ClusterQueue, and lists are always in order, so that a search
 //! starts with the best candidate and never sorts. *Source*: `spec/admission-engine.md 2.7.2`.
@@ -12,13 +12,12 @@ use jiff::Timestamp;
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::name::{Key, Uid};
 
-/// What a LocalQueue used in the past, for queues that weigh that; whoever used more is preempted first.
+/// Past usage of a LocalQueue, for ClusterQueues that weigh it; a holder whose LocalQueue used more is preempted first.
 #[derive(Clone, Copy, Debug)]
 pub struct PastUsage(f64);
 
 impl PastUsage {
-    /// Past usage, already divided by the weight of its LocalQueue: infinite for weight zero. Not-a-number counts as more
-    /// than anything.
+    /// Past usage, already divided by the weight of its LocalQueue: infinite for weight zero. Not-a-number counts as more than any number.
     pub const fn new(value: f64) -> Self {
         Self(value)
     }
@@ -61,24 +60,24 @@ pub struct Holder {
     pub queue_time: Timestamp,
     /// When it got its quota.
     pub reserved_at: Timestamp,
-    /// Whether it is evicted already and only has to stop.
+    /// Whether it is already evicted and only has to stop.
     pub evicted: bool,
     /// What it holds; sorted, each pair once, nothing negative.
     pub usage: Vec<(FlavorResource, Exact)>,
-    /// What its LocalQueue used in the past, if its ClusterQueue weighs that.
+    /// Past usage of its LocalQueue, if its ClusterQueue weighs that.
     pub past: Option<PastUsage>,
 }
 
 impl Holder {
-    /// Whether it holds something of any of these pairs.
+    /// Whether it holds any of these pairs.
     pub fn uses(&self, pairs: &[FlavorResource]) -> bool {
         self.usage
             .iter()
             .any(|(pair, value)| *value > 0 && pairs.contains(pair))
     }
 
-    /// Which of two holders of different queues is preempted first (the lesser one). Past usage counts only within a
-    /// queue; the identifier decides last, so that no two are equal.
+    /// The order in which holders are preempted: the lesser one first. Past usage counts only within a queue; the UID decides last, so that
+    /// no two are equal.
     pub fn compare(&self, other: &Self) -> Ordering {
         self.standing().cmp(&other.standing())
     }
@@ -120,47 +119,46 @@ impl PartialEq for Listed {
 
 impl Eq for Listed {}
 
-/// All holders. What they hold is not counted here but in the [`crate::hierarchy::Forest`]: whoever changes one changes
-/// the other.
+/// All holders. The amounts that they hold are counted in the [`crate::hierarchy::Forest`]; the caller changes both together.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     by_uid: BTreeMap<Uid, Arc<Holder>>,
     by_queue: BTreeMap<NodeId, BTreeSet<Listed>>,
-    /// Who took whose place because of shares since anything else last happened: preemptor and victim.
+    /// Pairs of preemptor and victim that were displaced because of shares since anything else last happened.
     displaced: BTreeSet<(Uid, Uid)>,
 }
 
-/// *Limit*: displacements remembered. Beyond them nobody is preempted because of shares until something else happens.
+/// *Limit*: displacements remembered. Beyond them no workload is preempted because of shares until something else happens.
 const DISPLACED_MAX: usize = 100_000;
 
 impl Holders {
-    /// Notes that a workload took another's place because of shares.
+    /// Records that a workload displaced another because of shares.
     ///
-    /// Why: priorities within a queue and shares between queues are two orders that can contradict each other, so three
-    /// workloads could take each other's place in turns for ever. While nothing else happens each takes the place of each
-    /// other at most once, which ends after finitely many steps.
+    /// Why: priorities within a queue and shares between queues are two orders that can contradict each other. Three workloads could then
+    /// displace each other in turns for ever. While nothing else happens each displaces each other at most once, which ends after finitely
+    /// many steps.
     pub fn note_displaced(&mut self, preemptor: &Uid, victim: &Uid) {
         self.displaced.insert((preemptor.clone(), victim.clone()));
     }
 
-    /// The workload did not take the other's place after all.
+    /// Removes the record of [`Self::note_displaced`]: the displacement did not happen.
     pub fn forget_displacement(&mut self, preemptor: &Uid, victim: &Uid) {
         self.displaced.remove(&(preemptor.clone(), victim.clone()));
     }
 
-    /// A workload came or ended, or a queue changed: what was noted no longer counts.
+    /// A workload came or ended, or a queue changed: recorded displacements no longer count.
     pub fn forget_displaced(&mut self) {
         self.displaced.clear();
     }
 
-    /// Whether this workload has taken the place of that one already and may not do so again. Whoever is still stopping
-    /// loses nothing by being chosen again.
+    /// Whether the preemptor has displaced this victim already and may not do so again. A victim that is still stopping loses nothing if it
+    /// is chosen again.
     pub fn is_spared(&self, preemptor: &Uid, victim: &Holder) -> bool {
         let taken = || self.displaced.contains(&(preemptor.clone(), victim.uid.clone()));
         !victim.evicted && (self.displaced.len() >= DISPLACED_MAX || taken())
     }
 
-    /// Adds a holder, or replaces the one with the same identifier, which it returns.
+    /// Adds a holder, or replaces the holder with the same UID; returns the replaced one.
     pub fn insert(&mut self, holder: Holder) -> Option<Arc<Holder>> {
         let before = self.remove(&holder.uid);
         let holder = Arc::new(holder);
@@ -172,7 +170,7 @@ impl Holders {
         before
     }
 
-    /// Takes a holder out.
+    /// Removes a holder.
     pub fn remove(&mut self, uid: &Uid) -> Option<Arc<Holder>> {
         let holder = self.by_uid.remove(uid)?;
         if let Some(list) = self.by_queue.get_mut(&holder.node) {
@@ -184,7 +182,7 @@ impl Holders {
         Some(holder)
     }
 
-    /// The holder with this identifier.
+    /// The holder with this UID.
     pub fn get(&self, uid: &Uid) -> Option<&Arc<Holder>> {
         self.by_uid.get(uid)
     }
@@ -194,12 +192,12 @@ impl Holders {
         Line(self.by_queue.get(&queue).map(BTreeSet::iter))
     }
 
-    /// How many there are.
+    /// The number of holders.
     pub fn len(&self) -> usize {
         self.by_uid.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no holders.
     pub fn is_empty(&self) -> bool {
         self.by_uid.is_empty()
     }

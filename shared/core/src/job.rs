@@ -1,8 +1,7 @@
-//! What the generic job reconciler does: one job, its Workloads, a list of actions.
+//! The decisions of the generic job reconciler: from one job and its Workloads to a list of actions.
 //!
-//! This machine writes jobs, and creates, adopts, changes the spec of and deletes Workloads. It never writes a Workload's
-//! status: what it wants there it asks for ([`Action::AskOutOfSync`]), and finishing, evicting, releasing and dropping the
-//! finalizer belong to [`crate::lifecycle`].
+//! This machine writes jobs, and creates, adopts, changes the spec of and deletes Workloads. It never writes a Workload's status: it asks
+//! for that ([`Action::AskOutOfSync`]). Finishing, evicting, releasing and dropping the finalizer belong to [`crate::lifecycle`].
 //!
 //! Invariant: at most one Workload per job survives, and a job without an admitted Workload is stopped.
 //!
@@ -13,52 +12,52 @@ use std::time::Duration;
 use crate::name::Key;
 use crate::note::Note;
 
-/// Reason of the Event that tells of a start.
+/// Reason of the Event that reports a start.
 pub const STARTED: &str = "Started";
 
-/// How old a job is before it becomes the controller of the Workload that was put there with it. Until then nothing is missing:
-/// the manager that put both there looks after both.
+/// How old a job must be before it becomes the controller of the Workload that was created with it. Until then nothing is lost: the manager
+/// that created both looks after both.
 pub const ADOPTION_PAUSE: Duration = Duration::from_secs(30);
 
-/// Everything that is known about one job.
+/// Everything that the decision about one job depends on.
 #[derive(Clone, Debug)]
 pub struct JobObserved<'a> {
     /// The job's namespace and name.
     pub key: Key,
     /// Whether it exists.
     pub presence: Presence,
-    /// Whether the queueing system may touch it at all.
+    /// Whether Roadstead may change it at all.
     pub scope: Scope,
     /// Its queue label; `None` or empty when there is none.
     pub queue: Option<&'a str>,
     /// Whether a managed object owns it.
     pub parent: Parent,
-    /// Whether it is held back.
+    /// Whether it is suspended.
     pub run: Run,
     /// Whether it still has pods.
     pub pods: Pods,
-    /// What becomes of it when its Workload is deleted.
+    /// What happens to it when its Workload is deleted.
     pub at_deletion: AtDeletion,
-    /// Whether it is over.
+    /// Whether it has ended.
     pub ended: Ended,
-    /// Name of the Workload it wants to adopt.
+    /// Name of the Workload that it wants to adopt.
     pub prebuilt: Option<&'a str>,
-    /// The name a Workload made for it has. *Source*: `spec/jobs.md 5.7`.
+    /// The name of a Workload that is created for it. *Source*: `spec/jobs.md 5.7`.
     pub workload_name: Key,
-    /// With a prebuilt name: that Workload, if it exists. Else: the Workloads this job controls, sorted by name.
+    /// With a prebuilt name: that Workload, if it exists. Otherwise: the Workloads that this job controls, sorted by name.
     pub workloads: &'a [OwnedWorkload],
 }
 
 /// Whether a job exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It does.
+    /// The job exists and is not being deleted.
     Live,
-    /// It does not, or not for long.
+    /// The job is deleted or is being deleted.
     Going,
 }
 
-/// Whether a job is the queueing system's business.
+/// Whether Roadstead manages a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Its namespace does not match `managedJobsNamespaceSelector`.
@@ -72,49 +71,49 @@ pub enum Scope {
 /// The top-most managed owner of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// There is none.
+    /// The job has no managed owner.
     None,
-    /// There is one, and its newest unfinished Workload is admitted.
+    /// It has a managed owner, whose newest unfinished Workload is admitted.
     Admitted,
-    /// There is one, and nothing of it is admitted.
+    /// It has a managed owner, and no Workload of that owner is admitted.
     NotAdmitted,
 }
 
-/// Whether a job is held back.
+/// Whether a job is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// It is held back.
+    /// It is suspended.
     Suspended,
     /// It may have pods, or a stop is under way.
     Running,
-    /// Of a group: some members are held back, others may run.
+    /// It is a group: some members are held back, others may run.
     Partly,
 }
 
-/// What becomes of a job whose Workload is deleted.
+/// What happens to a job whose Workload is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtDeletion {
-    /// It is held back.
+    /// It is suspended.
     Held,
-    /// It is deleted, also when it is held back already. Our finalizer keeps its objects until their end has been counted.
+    /// It is deleted, even if it is already suspended. Our finalizer keeps its objects until their end has been counted.
     Deleted,
 }
 
 /// Whether a job has pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
-    /// It has.
+    /// It has pods.
     Some,
-    /// It has none.
+    /// It has no pods.
     None,
 }
 
-/// Whether a job is over.
+/// Whether a job has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It is.
+    /// It has ended.
     Yes,
-    /// It is not.
+    /// It has not ended.
     No,
 }
 
@@ -123,85 +122,85 @@ pub enum Ended {
 pub struct OwnedWorkload {
     /// Namespace and name.
     pub key: Key,
-    /// Who controls it.
+    /// Its controller.
     pub control: Control,
     /// Whether it describes the job. *Source*: `spec/jobs.md 5.5`.
     pub fit: Fit,
-    /// How far it got.
+    /// Its stage.
     pub stage: Stage,
     /// Whether `metadata.deletionTimestamp` is set.
     pub presence: Presence,
-    /// Where its job may run.
+    /// The clusters in which its job may run.
     pub site: Site,
     /// `spec.queueName`.
     pub queue: String,
-    /// What else of the job changed since it was made.
+    /// Other changes of the job since the Workload was created.
     pub drift: Drift,
-    /// Pending checks that say something, as `<check>: <message>`, sorted.
+    /// Pending checks with a message, as `<check>: <message>`, sorted.
     pub waiting_for: Vec<String>,
 }
 
-/// Who controls a Workload.
+/// The controller of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The job at hand.
+    /// The job at hand controls it.
     This,
-    /// Nobody yet, but a manager put both there for each other: the job need not be its controller before it starts.
+    /// It has no controller yet, but a manager created it together with the job. The job need not become its controller before it starts.
     Claimed(Claim),
-    /// Somebody else.
+    /// Another object controls it.
     Other,
-    /// Nobody.
+    /// It has no controller.
     Nobody,
 }
 
-/// Whether it is time that a job becomes the controller of the Workload that was put there with it.
+/// Whether a job is to become the controller of the Workload that was created with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Not yet: the job is younger than [`ADOPTION_PAUSE`].
     Fresh,
-    /// It is.
+    /// The job is old enough.
     Ripe,
 }
 
 /// Whether a Workload describes a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It does.
+    /// The Workload describes the job.
     Equivalent,
-    /// It does not.
+    /// The Workload does not describe the job.
     Different,
 }
 
-/// Where a job may run.
+/// The clusters in which a job may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// In this cluster, if anywhere.
+    /// Only in this cluster.
     Here,
     /// In a worker cluster, whatever the job here shows.
     Elsewhere,
-    /// The same, and the job here must stay held back: its controller would run it here too.
+    /// In a worker cluster, and the job here must stay suspended: otherwise its controller would run it here too.
     ElsewhereOnly,
 }
 
-/// How far a Workload got.
+/// The stage of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// No quota.
+    /// It holds no quota.
     Pending,
-    /// Quota, but not admitted.
+    /// It holds quota, but is not admitted.
     Reserved,
-    /// Admitted, in the `ClusterQueue` named.
+    /// It is admitted, in the `ClusterQueue` named.
     Admitted(String),
-    /// Told to stop, whether or not it still holds quota.
+    /// It must stop, whether or not it still holds quota.
     Evicted {
         /// The message of the eviction.
         message: String,
         /// Whether quota is still held.
         quota: Quota,
     },
-    /// Over.
+    /// It has finished.
     Finished {
-        /// Whether its finalizer is still there, that is, whether this is news.
+        /// Whether its finalizer is still there, so that the end is new.
         news: News,
     },
 }
@@ -209,22 +208,22 @@ pub enum Stage {
 /// Whether quota is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// It is.
+    /// Quota is held.
     Held,
-    /// It is not.
+    /// Quota is released.
     Released,
 }
 
-/// Whether an end was told already.
+/// Whether an end was reported already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Not yet.
+    /// The end was not reported yet.
     Fresh,
-    /// It was.
+    /// The end was reported.
     Told,
 }
 
-/// What of a job changed that an existing Workload follows.
+/// Changes of a job that an existing Workload follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
     /// The job names another priority class, which the Workload may follow. *Source*: `spec/jobs.md 5.13`.
@@ -233,49 +232,49 @@ pub struct Drift {
     pub gated_by: Option<String>,
 }
 
-/// One thing to do, in order.
+/// One action; actions are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Create a Workload for the job. One that exists already is looked at again.
+    /// Create a Workload for the job. If it exists already, read it and plan again.
     CreateWorkload(Key),
     /// Make the job the controller of a prebuilt Workload, and label it with the job's UID.
     AdoptPrebuilt(Key),
     /// Make the spec of a Workload match the job; keep `spec.active`.
     UpdateWorkloadSpec(Key),
-    /// Take the finalizer off a Workload and delete it.
+    /// Remove the finalizer of a Workload and delete it.
     DeleteWorkload(Key),
-    /// Delete a Workload whose job may run elsewhere. It keeps its finalizer, so it goes once nothing runs there any more.
+    /// Delete a Workload whose job may run in another cluster. It keeps its finalizer, so it stays until nothing runs there any more.
     WithdrawWorkload(Key),
-    /// Let a Workload name another queue.
+    /// Change the queue that a Workload names.
     SetQueueName {
         /// The Workload.
         workload: Key,
         /// The queue.
         queue: String,
     },
-    /// Let a Workload follow the job's priority class.
+    /// Copy the job's priority class to a Workload.
     SetPriority(Key),
-    /// Let a Workload follow the job's admission gates.
+    /// Copy the job's admission gates to a Workload.
     SetGates {
         /// The Workload.
         workload: Key,
-        /// The annotation's value.
+        /// The new value of the annotation.
         gated_by: String,
     },
-    /// Inject what was assigned, and let the job run.
+    /// Inject the assignment into the job, and let it run.
     Start(Key),
-    /// Hold the job back, and restore its templates from a Workload.
+    /// Suspend the job, and restore its templates from a Workload.
     Stop {
         /// Why.
         reason: StopReason,
         /// The Workload to restore from; `None` leaves the templates alone.
         restore: Option<Key>,
     },
-    /// Hold a child of a managed job back; nothing is restored.
+    /// Suspend a child of a managed job; nothing is restored.
     SuspendChild,
-    /// Ask the Workload's reconciler to finish it with reason `OutOfSync`.
+    /// Ask the lifecycle of the Workload to finish it with reason `OutOfSync`.
     AskOutOfSync(Key),
-    /// Let its objects go: their end has been counted, or does not count.
+    /// Remove our finalizer from the job's objects: their end has been counted, or does not count.
     Release,
 }
 
@@ -293,7 +292,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The word of the reference.
+    /// The reason as the reference writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WorkloadDeleted => "WorkloadDeleted",
@@ -312,16 +311,16 @@ pub struct JobPlan {
     /// Events to emit on the job after that. `UpdatedAdmissionCheck` is repeated on every pass, as the reference does;
     /// the border drops repetitions.
     pub notes: Vec<Note>,
-    /// When to look again.
+    /// When to plan again.
     pub follow_up: FollowUp,
 }
 
-/// When to look at a job again.
+/// When to plan again for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUp {
-    /// When something changes.
+    /// When an object changes.
     OnChange,
-    /// After [`ADOPTION_PAUSE`]: the job is to become the controller of its Workload then.
+    /// After [`ADOPTION_PAUSE`]: then the job becomes the controller of its Workload.
     Adoption,
     /// With back-off: something must settle first.
     Retry,
@@ -345,13 +344,11 @@ pub fn plan(seen: &JobObserved<'_>) -> JobPlan {
     }
 }
 
-/// What the search for the job's Workload gave.
+/// Result of the search for the job's Workload.
 enum Search<'a> {
-    /// This one.
     Found(&'a OwnedWorkload),
-    /// None.
     Missing,
-    /// Something must be done first; the pass ends.
+    /// Another action comes first; the pass ends.
     Busy,
 }
 
@@ -397,7 +394,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether anything of it may run.
+    /// Whether the job, or a part of it, may run.
     fn runs(&self) -> bool {
         self.seen.run != Run::Suspended
     }
@@ -423,7 +420,7 @@ impl<'a> Draft<'a> {
                 self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
                 Search::Busy
             }
-            // Why not when it is over: whoever put both there removes both.
+            // Why not when it is over: the manager that created both removes both.
             (Control::Claimed(Claim::Ripe), _) if !self.is_over(workload) => {
                 self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
                 Search::Busy
@@ -494,8 +491,8 @@ impl<'a> Draft<'a> {
         Search::Busy
     }
 
-    /// Whether a Workload that no longer describes the job says what nothing else does: where the job may run, that it has ended
-    /// before it shows that, or that pods are counted which are being taken away.
+    /// Whether a Workload that no longer describes the job is the only record of one of these: the job may run in another cluster, it has
+    /// ended there but does not show that yet, or its counted pods are being removed.
     fn is_needed(&self, workload: &OwnedWorkload) -> bool {
         let goes = workload.presence == Presence::Going && self.counts_pods(workload);
         goes || self.may_run_elsewhere(workload)
@@ -510,10 +507,10 @@ impl<'a> Draft<'a> {
         workload.site != Site::Here && !(finished && self.seen.ended == Ended::Yes)
     }
 
-    /// A Workload that no longer describes the job and is needed still.
+    /// Handles a Workload that no longer describes the job and is still needed.
     ///
-    /// Unlike the anchor: a run in a worker cluster is ended first, as where somebody deletes the Workload; a stop of the job here
-    /// ends nothing, and a Workload that is gone would leave nobody who ends it before the next run begins.
+    /// Unlike the anchor: a run in a worker cluster is ended first, as when a user deletes the Workload. Suspending the job here ends
+    /// nothing there. Without the Workload no controller would end that run before the next one begins.
     fn find_last(&mut self, last: &'a OwnedWorkload) -> Search<'a> {
         if last.presence == Presence::Going || matches!(last.stage, Stage::Finished { .. }) {
             return Search::Found(last);
@@ -532,7 +529,7 @@ impl<'a> Draft<'a> {
         self.notes.push(Note::normal("DeletedWorkload", text));
     }
 
-    /// `all`: none is left then. Why it matters: pods that are counted would be nobody's.
+    /// `all`: no Workload remains afterwards. Why it matters: counted pods would then belong to no Workload.
     fn delete(&mut self, surplus: &[&OwnedWorkload], all: bool) {
         for workload in surplus {
             self.follow_up = FollowUp::Retry;

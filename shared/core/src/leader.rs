@@ -1,20 +1,21 @@
-//! Which of several replicas of one process leads: the others wait, ready to take over.
+//! Leader election between replicas of one process: one replica leads, the others wait to take over.
 //!
-//! All replicas look at one Lease on their own API server. Who holds it renews it on and on; who waits takes it when it was given
-//! back, or when it was not renewed for its length. [`Election`] says what to do next and takes in how that went; asking,
-//! writing and sleeping are done by who owns it.
+//! All replicas watch one Lease on their own API server. The holder renews it again and again. A waiting replica takes it when it was given
+//! back, or when it was not renewed for its length. [`Election`] says what to do next and takes in the results; its caller sends the
+//! requests and sleeps.
 //!
-//! Invariant: with clocks whose rates differ by less than the renewal deadline is shorter than the lease, at most one replica acts
-//! at any moment ([`Election::acts_until`]), whatever is lost or delayed and whoever is stopped for however long. It rests on
-//! three things. A leader counts from the moment it *sent* the last renewal that it knows to be stored, and one that waits from
-//! the moment it *saw* the last one: never from a time that stands in the Lease. Each write carries the version that was
-//! looked at. And who finds that another has held the Lease never comes back: its process ends.
+//! Invariant: at most one replica acts at any moment ([`Election::acts_until`]), whatever is lost or delayed and however long a replica is
+//! stopped. Clock rates may differ by less than the renewal deadline is shorter than the lease. The invariant rests on three things:
+//! - A leader counts from the moment when it *sent* the last renewal that it knows to be stored. A waiting replica counts from the moment
+//!   when it *saw* the last renewal. No time that is written in the Lease is used.
+//! - Each write carries the version that was read.
+//! - A leader that finds another holder in the Lease never acts again: its process ends.
 //!
-//! A leader whose time is over stops acting and goes on trying to renew. If the Lease is still its own, nobody has led meanwhile,
-//! and it acts again: an outage of the API server ends no process, unlike in the reference.
+//! A leader whose time is over stops acting and goes on trying to renew. If it still holds the Lease, no other replica has led meanwhile,
+//! and it acts again. So an outage of the API server ends no process, unlike in the reference.
 //!
-//! *Limits*: somebody who deletes the Lease while a replica starts that has never seen it makes two leaders for as long as a
-//! renewal takes to notice; and a machine that is suspended as a whole must tell its clock so.
+//! *Limits*: if a user deletes the Lease, a replica that starts just then and has never seen it may lead as well, until the old leader
+//! notices at its next renewal. A machine that is suspended as a whole must advance its clock by that time.
 //!
 //! *Source*: `spec/safety.md 3.2, F6`; the times as in `spec/api.md` (`leaderElection`).
 
@@ -22,12 +23,12 @@ use std::time::Duration;
 
 use crate::lease::Moment;
 
-/// Between the place of a replica and what tells its processes apart.
+/// Separates the place of a replica from the stamp of its process.
 const OF_PLACE: char = '#';
-/// Looks after a conflict that fit into one pause.
+/// The number of looks after a conflict that fit into one pause.
 const CONFLICT_PAUSES: u32 = 10;
 
-/// Who a replica is.
+/// The identity of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     name: String,
@@ -35,8 +36,8 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A process in a place where no two of them ever run at a time, such as a pod. `stamp` tells it from its predecessor, whose
-    /// lease it takes back at once: that one is certainly gone.
+    /// A process in a place where no two processes ever run at the same time, such as a pod. `stamp` tells it from its predecessor. It
+    /// takes over its predecessor's lease at once, because that process is certainly gone.
     pub fn in_place(place: &str, stamp: &str) -> Self {
         Self {
             name: format!("{place}{OF_PLACE}{stamp}"),
@@ -44,7 +45,7 @@ impl Replica {
         }
     }
 
-    /// A process somewhere on `host`, where others may run too.
+    /// A process on `host`, where other replicas may run too.
     pub fn on_host(host: &str, stamp: &str) -> Self {
         Self {
             name: format!("{host}_{stamp}"),
@@ -52,7 +53,7 @@ impl Replica {
         }
     }
 
-    /// What it writes as the holder.
+    /// The name that it writes as the holder.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -68,7 +69,7 @@ impl Replica {
 /// The times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a Lease counts for those who wait; longer than `renew_deadline`.
+    /// How long waiting replicas respect a Lease that is not renewed; longer than `renew_deadline`.
     pub lease: Duration,
     /// How long a leader acts after the last renewal; longer than `retry`.
     pub renew_deadline: Duration,
@@ -77,52 +78,52 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The length of the Lease in whole seconds, as the API has it; rounded up, because it may only be too long.
+    /// The length of the Lease in whole seconds, as the API has it. It is rounded up, because a longer Lease is safe.
     pub fn lease_secs(&self) -> u64 {
         let rest = u64::from(self.lease.subsec_nanos() > 0);
         self.lease.as_secs().saturating_add(rest).max(1)
     }
 
-    /// How long one request may take: there must be time for another.
+    /// How long one request may take, so that time remains for another.
     pub fn request_max(&self) -> Duration {
         self.renew_deadline / 2
     }
 }
 
-/// What matters of a stored Lease.
+/// The fields of a stored Lease that the election uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Who holds it; empty when it was given back.
+    /// The holder; empty when it was given back.
     pub holder: String,
-    /// When it was last renewed, in the holder's words: only whether they change matters.
+    /// When it was last renewed, as the holder wrote it: only a change of this text matters.
     pub renewed: String,
     /// Its length; `None` when it has none.
     pub length: Option<Duration>,
 }
 
-/// What to do now.
+/// The next step of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask what is stored.
+    /// Read the Lease.
     Look,
     /// Create the Lease as its holder.
     Create,
-    /// Take over the one that was looked at.
+    /// Take over the Lease that was read.
     Claim,
-    /// Renew the one that was written last.
+    /// Renew the Lease that was written last.
     Renew,
-    /// Nothing before then.
+    /// Do nothing before that moment.
     Pause(Moment),
-    /// It is over: end the process.
+    /// Leadership is lost: end the process.
     Lost(Loss),
 }
 
-/// Why a leader leads no more.
+/// Why a leader lost its leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The Lease was deleted when its time was over: others may have held one since.
+    /// The Lease was deleted when its time was over: another replica may have held one since.
     Deleted,
-    /// Another holds the Lease; empty when nobody does although it was not given back.
+    /// Another replica holds the Lease. The text is its name; it is empty when the Lease has no holder although it was not given back.
     Taken(String),
 }
 
@@ -139,15 +140,15 @@ pub struct Election {
     me: Replica,
     terms: Terms,
     view: View,
-    /// What another held when last seen, and since when it is as it is. It outlives the Lease: who holds one that somebody deleted
-    /// does not know yet.
+    /// The Lease of another holder as last seen, and since when it has not changed. It outlives the Lease: if a user deletes the Lease, its
+    /// holder does not know that yet.
     held: Option<(Stored, Moment)>,
     acts_until: Option<Moment>,
     next_at: Moment,
 }
 
 impl Election {
-    /// Begins as one of those who wait.
+    /// Begins as a waiting replica.
     pub fn new(me: Replica, terms: Terms) -> Self {
         Self {
             me,
@@ -159,22 +160,22 @@ impl Election {
         }
     }
 
-    /// Who takes part.
+    /// The identity of this replica.
     pub const fn replica(&self) -> &Replica {
         &self.me
     }
 
-    /// The times.
+    /// The times of the election.
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Up to when this replica may act as the leader; `None` when it never led.
+    /// Until when this replica may act as the leader; `None` when it never led.
     pub const fn acts_until(&self) -> Option<Moment> {
         self.acts_until
     }
 
-    /// What to do at `now`.
+    /// The step to do at `now`.
     pub fn next(&self, now: Moment) -> Step {
         let step = match (&self.view, self.acts_until) {
             (View::Present(stored), Some(_)) if stored.holder != self.me.name => {
@@ -193,7 +194,7 @@ impl Election {
         }
     }
 
-    /// A look that was answered at `now` showed this.
+    /// The Lease was read: `stored`, at `now`.
     pub fn looked(&mut self, now: Moment, stored: Option<Stored>) {
         self.observe(now, stored.as_ref());
         let is_free = match &stored {
@@ -209,7 +210,7 @@ impl Election {
             self.view = stored.map_or(View::Absent, View::Present);
             self.next_at = now;
         } else {
-            // Why unknown: what is claimed must just have been looked at.
+            // Why unknown: a Lease must be read again just before it is claimed.
             self.view = View::Unknown;
             self.next_at = now.plus(self.terms.retry).min(ends);
         }
@@ -232,14 +233,14 @@ impl Election {
         self.view = View::Present(stored);
     }
 
-    /// Somebody else wrote it since it was looked at.
+    /// Another process wrote the Lease since it was read.
     pub fn conflicted(&mut self, now: Moment) {
         self.view = View::Unknown;
-        // Why any pause: so that nothing that an API server answers makes a storm.
+        // Why any pause: no answer of an API server may cause a storm of requests.
         self.next_at = now.plus(self.terms.retry / CONFLICT_PAUSES);
     }
 
-    /// A request failed, or nobody knows.
+    /// A request failed, or its result is unknown.
     pub fn failed(&mut self, now: Moment) {
         self.view = View::Unknown;
         self.next_at = now.plus(self.terms.retry);

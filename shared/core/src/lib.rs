@@ -1,22 +1,21 @@
 //! What Roadstead decides: quota, admission, dispatch, checks, lifecycle. Nothing else.
 //!
-//! This crate **never** does I/O, reads a clock, rolls dice or iterates a hash map: `now` is an argument, every
-//! decision is a value, and the same input gives the same output on every machine. Core does not fail either: what
-//! cannot be done is a decision with a reason.
+//! This crate **never** does I/O, reads a clock, draws random numbers or iterates a hash map: `now` is an argument, every decision is a
+//! value, and the same input gives the same output on every machine. Core does not fail either: an impossible request is a decision with a
+//! reason.
 //!
-//! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says, [`words`]: and how long it may be),
-//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`requests`] (what a pod asks for), [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
-//! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
-//! [`cycle`] (decide), [`afs`] (past usage), [`report`].
+//! Reading order: [`name`] and [`amount`] (the basic types), [`condition`] and [`status`] (what a Workload's status says; [`words`]: how
+//! long it may be), [`workload`] and [`queue`] (requests and configuration). Then the decisions about admission: [`quota`], [`requests`]
+//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
+//! [`preempt`] (what one workload would get, and at whose cost), [`fair`] (the order), [`pending`] (the queue), [`state`] (everything
+//! known), [`cycle`] (the decision), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
 //! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
 //! ```
 
-/// Whether a bug is planted (`dispatch::Bug`). Without feature `bugbank`, which no program of ours enables, it is the
-/// constant `false`.
+/// Whether a bug is planted (`dispatch::Bug`). Without feature `bugbank`, which no program of ours enables, it is the constant `false`.
 #[cfg(feature = "bugbank")]
 #[macro_export]
 macro_rules! bug {

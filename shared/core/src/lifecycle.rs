@@ -1,8 +1,8 @@
 //! The life of one Workload: reservation, admission, eviction, release, deactivation, finish.
 //!
-//! [`step`] looks at one Workload and the facts around it and says what its status must become, all at once: a chain that
-//! the reference walks in several writes is one write here wherever the API allows it, with the same final texts.
-//! [`settle`] runs after the check controllers have had their say and brings `Admitted` in line.
+//! [`step`] takes one Workload and the facts around it and says what its status must become, all at once. Where the reference writes
+//! several times, one write does it here wherever the API allows it, with the same final texts. [`settle`] runs after the check controllers
+//! and updates `Admitted`.
 //!
 //! Invariants: a finished Workload never becomes unfinished; with the same facts, a second pass over the result of the
 //! first changes nothing; quota is never released while the job may have pods.
@@ -48,7 +48,7 @@ pub const ADMITTED: &str = "Admitted";
 pub const EVICTED: &str = "Evicted";
 /// Condition: evicted in favour of another Workload.
 pub const PREEMPTED: &str = "Preempted";
-/// Condition: may be queued again after an eviction.
+/// Condition: it may be queued again after an eviction.
 pub const REQUEUED: &str = "Requeued";
 /// Condition: all pods are ready or have succeeded.
 pub const PODS_READY: &str = "PodsReady";
@@ -56,16 +56,16 @@ pub const PODS_READY: &str = "PodsReady";
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
-/// Condition of a group's Workload while pods of it must be made anew.
+/// Condition of a group's Workload while some of its pods must be replaced.
 const REPLACEMENT: &str = "WaitingForReplacementPods";
-/// Reason of condition `QuotaReserved`: a gate holds it back.
+/// Reason of condition `QuotaReserved`: a gate holds the Workload back.
 const ADMISSION_GATED: &str = "AdmissionGated";
 /// Reason of condition `QuotaReserved`: no worker cluster can ever hold it.
 const EXCEEDS_EVERY_WORKER: &str = "ExceedsEveryWorker";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
 
-/// What must become of a Workload.
+/// What a pass wants to change of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// Its status. Written **before** [`Next::active`] is acted upon.
@@ -74,11 +74,11 @@ pub struct Next {
     pub active: Activation,
     /// Events to emit on it, once the status is written.
     pub notes: Vec<Note>,
-    /// When to look again although nothing has changed.
+    /// When to look again if nothing changes before.
     pub wake_at: Option<Timestamp>,
     /// What to do with finalizer `kueue.x-k8s.io/resource-in-use`.
     pub finalizer: Finalizer,
-    /// What has been kept long enough.
+    /// What to delete because its retention is over.
     pub removal: Removal,
 }
 
@@ -100,9 +100,9 @@ pub enum Finalizer {
     Drop,
 }
 
-/// One pass over one Workload. See the module for what it promises.
+/// One pass over one Workload; the module says what it promises.
 ///
-/// Follow it with the check controllers and [`settle`]; then write the status.
+/// The check controllers and [`settle`] follow; then the caller writes the status.
 pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if seen.workload.is_finished() {
@@ -115,7 +115,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
         return draft.done();
     }
     if seen.workload.deleting {
-        // Why an end too: then nothing runs, whatever is left of a stop that was under way (seed 2104).
+        // Why also when it has ended: then nothing runs, even if a stop was still under way.
         if seen.job.at_rest() || seen.job.has_ended() {
             draft.finalizer = Finalizer::Drop;
         }
@@ -150,7 +150,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.done()
 }
 
-/// The status in the making.
+/// The status that this pass computes.
 struct Draft<'a> {
     seen: &'a Observed<'a>,
     now: Timestamp,
@@ -160,7 +160,7 @@ struct Draft<'a> {
     finalizer: Finalizer,
     removal: Removal,
     wake_at: Option<Timestamp>,
-    /// Whether this very pass evicted it.
+    /// Whether this pass evicted it.
     evicted_now: bool,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Draft<'a> {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Finishes it when its job is over, refused or gone. *Source*: `spec/admission-engine.md 3.6`, `spec/jobs.md 5.10`.
+    /// Finishes it when its job has ended, was refused or is deleted. *Source*: `spec/admission-engine.md 3.6`, `spec/jobs.md 5.10`.
     fn end(&mut self) -> bool {
         let (reason, message) = match (self.seen.request, self.seen.job) {
             (Some(Request::OutOfSync), _) => (
@@ -250,8 +250,8 @@ impl<'a> Draft<'a> {
 
     /// Marks it for deactivation when a check rejected it or its time is up, and asks for `spec.active=false`.
     ///
-    /// Why two writes and not one: `spec` and `status` cannot be written together. The mark is written first, so that a
-    /// crash in between loses neither the deactivation nor its reason.
+    /// Why two writes: `spec` and `status` cannot be written together. The mark is written first, so that a crash in between loses neither
+    /// the deactivation nor its reason.
     fn aim_at_deactivation(&mut self) {
         if !self.seen.workload.active {
             return;
@@ -296,7 +296,7 @@ impl<'a> Draft<'a> {
     /// Evicts it when a check asks to try again later. *Source*: `spec/admission-engine.md 3.2`.
     fn obey_retry_checks(&mut self) {
         if self.is_evicted() {
-            // Why: a verdict that arrives after the eviction is about the reservation that was just lost.
+            // Why: a verdict that arrives after the eviction belongs to the reservation that was just lost.
             evict::reset_checks(&mut self.status, evict::AFTER_EVICTION, self.now, |phase| {
                 phase == CheckPhase::Retry
             });
@@ -325,7 +325,7 @@ impl<'a> Draft<'a> {
         self.evict("AdmissionCheck", "", format!("Evicted due to {text}"));
     }
 
-    /// Takes the reservation back when its queue is stopped or gone. *Source*: `spec/admission-engine.md 1.8, 3.7`.
+    /// Takes back the reservation when its queue is stopped or deleted. *Source*: `spec/admission-engine.md 1.8, 3.7`.
     fn obey_queues(&mut self) {
         if !self.has_quota() || self.is_evicted() || self.active == Activation::Deactivate {
             return;
@@ -333,7 +333,7 @@ impl<'a> Draft<'a> {
         let cluster_queue = self.seen.cluster_queue.filter(|queue| !queue.terminating);
         let stop = cluster_queue.map_or(StopPolicy::None, |queue| queue.stop);
         let local_stop = self.seen.local_stop;
-        // Why also what may run: a worker cluster runs it while other checks of this cluster still hold its admission back.
+        // Why also a job that may run: a worker cluster may run it while other checks of this cluster still delay its admission.
         if self.status.conditions.is_true(ADMITTED) || !self.seen.job.at_rest() {
             if stop == StopPolicy::HoldAndDrain {
                 self.evict(
@@ -355,8 +355,8 @@ impl<'a> Draft<'a> {
         let is_missing = cluster_queue.is_none() || local_stop.is_none();
         let drains = [Some(stop), local_stop].contains(&Some(StopPolicy::HoldAndDrain));
         if is_missing && !drains && self.has_no_check_outstanding() {
-            // Wire: the reference admits what waits for no check before it looks at the queues, and what is admitted stays. Where the
-            // other queue drains, admission would only last until the next pass.
+            // Wire: the reference admits a Workload without outstanding checks before it looks at the queues, and an admitted one stays.
+            // Where the other queue drains, admission would last only until the next pass.
             return;
         }
         if cluster_queue.is_none() {
@@ -387,7 +387,7 @@ impl<'a> Draft<'a> {
         checks.values().all(is_ready) && required.iter().all(|name| checks.get(name).is_some_and(is_ready))
     }
 
-    /// Lets it into the queue again once what kept it out is over. *Source*: `spec/admission-engine.md 1.7, 1.8, 3.5`.
+    /// Lets it into the queue again once the obstacle is gone. *Source*: `spec/admission-engine.md 1.7, 1.8, 3.5`.
     fn end_waiting(&mut self) {
         if self.has_quota() || !self.seen.workload.active || self.active == Activation::Deactivate {
             return;
@@ -432,7 +432,7 @@ impl<'a> Draft<'a> {
         };
         if over {
             if reason == "Reactivated" {
-                // Why: attempts begin anew, and until now it was told how many there had been.
+                // Why: attempts begin again at zero; until now the checks showed how many there had been.
                 for check in self.status.checks.values_mut() {
                     check.retry_count = None;
                 }
@@ -441,7 +441,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes the brain's decision over, if it still makes sense. *Source*: `spec/admission-engine.md 2.13, 2.15`.
+    /// Takes over the decision of the admission cycle, if it still applies. *Source*: `spec/admission-engine.md 2.13, 2.15`.
     fn take_proposal(&mut self) {
         if self.has_quota() || !self.seen.workload.active || self.active == Activation::Deactivate {
             return;
@@ -450,7 +450,7 @@ impl<'a> Draft<'a> {
             Some(Proposal::Pending { reason, message }) => {
                 let told = self.status.conditions.get(QUOTA_RESERVED);
                 if told.is_none_or(|c| c.reason != *reason || c.message != *message) {
-                    // Unlike the anchor: not with every other sentence, and never once per attempt.
+                    // Unlike the anchor: an event only for a new reason, not for every new message or attempt.
                     if told.is_none_or(|c| c.truth != Truth::False || c.reason != *reason) {
                         self.notes.push(Note::warning(reason.clone(), message.clone()));
                     }
@@ -463,7 +463,7 @@ impl<'a> Draft<'a> {
                     self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
                 }
             }
-            // Why: it was made before the limits of the workers were known. The brain sees them with this status.
+            // Why: the decision was made before the limits of the workers were known. The next cycle sees them in this status.
             Some(Proposal::Reserve { .. }) if self.seen.workload.beyond.is_some() => {
                 let sentence = self.seen.workload.beyond.clone().unwrap_or_default();
                 self.set(QUOTA_RESERVED, Truth::False, EXCEEDS_EVERY_WORKER, sentence);
@@ -474,13 +474,13 @@ impl<'a> Draft<'a> {
             }) if self.may_reserve(admission) => {
                 self.reserve(admission, considered);
             }
-            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
-            // holds nothing has no room to make.
+            // Why: a reservation that was decided on an older view is dropped; the next cycle sees the newer view and decides again. A
+            // Workload without quota cannot make room.
             Some(Proposal::Reserve { .. } | Proposal::Evict { .. }) | None => {}
         }
     }
 
-    /// Admits what asks for no check, which the scheduler of the reference does by itself.
+    /// Admits a Workload that needs no checks, as the scheduler of the reference does by itself.
     fn admit_without_checks(&mut self) {
         let admission = self.status.admission.as_ref();
         let required = self
@@ -495,7 +495,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Says of what nobody has looked at yet that it waits for that. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.
+    /// Says that a Workload without any decision waits for evaluation. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.
     fn say_that_it_waits(&mut self) {
         let is_asked = self.seen.policy.first_status == FirstStatus::AtOnce;
         if is_asked && self.status.conditions.get(QUOTA_RESERVED).is_none() {
@@ -512,7 +512,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a reservation made from an older view of the world may still be taken.
+    /// Whether a reservation that was decided on an older view may still be taken.
     fn may_reserve(&self, admission: &Admission) -> bool {
         let workload = self.seen.workload;
         let open = self.seen.cluster_queue.is_some_and(|queue| {
@@ -554,8 +554,8 @@ impl<'a> Draft<'a> {
 
     /// Keeps the list of checks in line with the queue and the flavors. *Source*: `spec/admission-engine.md 3.2`.
     ///
-    /// Unlike the anchor: nothing is listed before anything was decided about the Workload, so that its first status
-    /// write is the one that says something.
+    /// Unlike the anchor: no check is listed before the first decision about the Workload, so that its first status write carries
+    /// information.
     fn list_checks(&mut self) {
         let Some(cluster_queue) = self.seen.cluster_queue else {
             return;
@@ -574,7 +574,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Says whether a group is complete; while it is not, no quota is given to it. *Source*: `spec/jobs.md 12.10`.
+    /// Says whether a group is complete; an incomplete group gets no quota. *Source*: `spec/jobs.md 12.10`.
     fn wait_for_replacements(&mut self) {
         let JobFacts::Present {
             missing: Some(missing),
@@ -598,7 +598,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes over the pods that will not be needed any more. *Source*: `spec/jobs.md 5.11`.
+    /// Copies the counts of pods that are no longer needed. *Source*: `spec/jobs.md 5.11`.
     fn count_reclaimable(&mut self) {
         let JobFacts::Present { reclaimable, .. } = self.seen.job else {
             return;
@@ -621,7 +621,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Tells what a Workload without quota asks for. *Source*: `spec/admission-engine.md 2.15, 4.5`.
+    /// Shows what a Workload without quota requests. *Source*: `spec/admission-engine.md 2.15, 4.5`.
     fn tell_requests(&mut self) {
         if self.has_quota() {
             self.status.requests.clear();

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// `at` plus `by`; what would lie beyond the first or last moment that can be told is that moment.
+/// `at` plus `by`; a result beyond the first or last possible moment is that moment.
 pub fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     let end = if by.is_negative() {
         Timestamp::MIN

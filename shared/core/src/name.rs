@@ -42,7 +42,7 @@ macro_rules! names {
                 Self(text.into())
             }
 
-            /// The text.
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -79,7 +79,7 @@ names! {
     ResourceName;
     /// Name of an AdmissionCheck.
     CheckName;
-    /// Name of a MultiKueueCluster, that is of a worker cluster.
+    /// Name of a MultiKueueCluster, which stands for a worker cluster.
     ClusterName;
     /// Name of a pod set within a Workload.
     PodSetName;

@@ -1,4 +1,4 @@
-//! One head against the present forest: which flavors it would get, and whom it would have to preempt for that.
+//! One head against the present forest: which flavors it would get, and which workloads it would have to preempt for that.
 //!
 //! Invariant: the forest is left as it was found; the same input gives the same nomination.
 //! *Source*: `spec/admission-engine.md 2.5 to 2.9`.
@@ -25,12 +25,12 @@ pub use compiled::CompiledQueue;
 pub(crate) use compiled::{CompiledFlavor, CompiledGroup};
 pub use rules::{FairStrategy, PreemptionRules, Rules, Switch};
 
-/// What is known around a head.
+/// The facts around a head.
 #[derive(Debug)]
 pub struct Grounds<'a> {
     /// Quotas and usage; changed during a search and left as found.
     pub forest: &'a mut Forest,
-    /// Who holds quota; their usage must be counted in the forest.
+    /// The workloads that hold quota; their usage must be counted in the forest.
     pub holders: &'a Holders,
     /// All flavors that exist.
     pub flavors: &'a BTreeMap<FlavorName, Flavor>,
@@ -43,8 +43,8 @@ pub struct Grounds<'a> {
 pub struct Head<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// Its ClusterQueue. (Unlike the contract: the compiled form, which the owner of the queue keeps beside the queue
-    /// and makes anew when the queue changes.)
+    /// Its ClusterQueue, compiled. The owner of the queue keeps the compiled form beside the queue and makes it again when the queue
+    /// changes.
     pub queue: &'a CompiledQueue,
     /// The node of its ClusterQueue.
     pub node: NodeId,
@@ -52,9 +52,9 @@ pub struct Head<'a> {
     pub priority: i64,
     /// Its place in queue order.
     pub queue_time: Timestamp,
-    /// How far the attempt before this one got. The caller decides whether that still counts: not when the class of the
-    /// workload changed, always when it is at most one cycle old, else as long as [`Forest::generation`] of the node is
-    /// still [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
+    /// The progress of the previous attempt. The caller decides whether it still counts. It does not when the class of the workload
+    /// changed. It does when it is at most one cycle old. Otherwise it counts as long as [`Forest::generation`] of the node equals
+    /// [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
     pub progress: Option<&'a Progress>,
 }
 
@@ -63,16 +63,16 @@ pub struct Head<'a> {
 pub struct Restriction<'a> {
     /// Only the flavors and the counts of this nomination.
     pub pinned: Option<&'a Nomination>,
-    /// Victims of others: treated as gone, and never taken as victims again.
+    /// Victims of others: they count as gone, and are never chosen as victims again.
     pub gone: &'a [Arc<Holder>],
 }
 
-/// What would have to happen for a workload to get quota, from worst to best.
+/// What must happen for a workload to get quota, from worst to best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// It can not fit.
     NoFit,
-    /// Preemption is allowed, but there is nobody to preempt.
+    /// Preemption is allowed, but there is no candidate.
     NoCandidates,
     /// Others must be preempted, some in the own queue.
     Preempt,
@@ -91,8 +91,8 @@ pub struct Refusal {
     pub message: String,
     /// What could help.
     pub remedy: Remedy,
-    /// For wake-ups: nothing can change before, of one of these pairs, at least so much has come free in the tree since.
-    /// **Empty**: any release in the tree may help.
+    /// For wake-ups: nothing can change before at least so much of one of these pairs has become free in the tree. **Empty**: any release
+    /// in the tree may help.
     pub lacks: Vec<(FlavorResource, Exact)>,
 }
 
@@ -101,17 +101,17 @@ pub struct Refusal {
 pub struct Progress {
     /// [`Forest::generation`] of the queue when the search was made.
     pub generation: u64,
-    /// By index of pod set and of resource group: the flavor that was tried last. Only where some are left.
+    /// By index of pod set and of resource group: the flavor that was tried last. Only where flavors are left to try.
     pub(crate) tried: Vec<(usize, usize, usize)>,
 }
 
 impl Progress {
-    /// Whether flavors are left to try: the workload is to be queued again at once.
+    /// Whether flavors are left to try, so that the workload is queued again at once.
     pub const fn is_pending(&self) -> bool {
         !self.tried.is_empty()
     }
 
-    /// The flavor to start with.
+    /// Index of the flavor to start with.
     pub(crate) fn start(&self, pod_set: usize, group: usize) -> usize {
         self.tried
             .iter()
@@ -120,15 +120,15 @@ impl Progress {
     }
 }
 
-/// What a head would get.
+/// The result of a nomination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nomination {
     /// One assignment per pod set, in the order of the spec; with [`Mode::NoFit`] some resources have no flavor, and pod
     /// sets may be missing.
     pub pod_sets: Vec<Assignment>,
-    /// The sum; sorted.
+    /// The total quota it would hold; sorted.
     pub usage: Vec<(FlavorResource, Exact)>,
-    /// What would have to happen.
+    /// What must happen.
     pub mode: Mode,
     /// Borrowing level, after the victims are gone.
     pub level: u32,
@@ -141,12 +141,12 @@ pub struct Nomination {
     pub progress: Progress,
     /// It fits, but only because the victims of others ([`Restriction::gone`]) are treated as gone.
     pub fits_only_with_gone: bool,
-    /// Per pod set with several flavors to choose from: what was seen of each, for the event of a reservation
-    /// (`; Flavors considered: ...`). Empty when the first one was taken.
+    /// Per pod set with several flavors: what was found for each, for the event of a reservation (`; Flavors considered: ...`). Empty when
+    /// the first flavor was taken.
     pub considered: String,
 }
 
-/// Finds out what a head would get and whom it would have to preempt for that.
+/// Finds out what a head would get and which workloads it would have to preempt.
 pub fn nominate(
     grounds: &mut Grounds<'_>,
     head: &Head<'_>,
@@ -184,8 +184,8 @@ pub fn nominate(
     nomination
 }
 
-/// The full size, or else the largest smaller size that is allowed and can be had; if there is none, the full size again.
-/// *Source*: `spec/admission-engine.md 2.9`.
+/// The nomination for the full size, or otherwise for the largest allowed smaller size that is possible; if there is none, the one for the
+/// full size. *Source*: `spec/admission-engine.md 2.9`.
 fn largest(assigner: &mut Assigner<'_>) -> Nomination {
     let mut counts = counts(assigner);
     let full = at_size(assigner, &counts);
@@ -198,7 +198,7 @@ fn largest(assigner: &mut Assigner<'_>) -> Nomination {
     let Some(whole) = counts.get(index).copied() else {
         return full;
     };
-    // Invariant: sizes below `low` are not known to fail; `high` and above fail; `best` is the largest had so far.
+    // Invariant: sizes below `low` are not known to fail; sizes from `high` on fail; `best` is the largest possible size so far.
     let (mut low, mut high) = (least, whole);
     let mut best = None;
     while low < high {
@@ -216,7 +216,7 @@ fn largest(assigner: &mut Assigner<'_>) -> Nomination {
     }
     best.unwrap_or_else(|| {
         let mut full = full;
-        // Why: a smaller size could be had with less than the full one lacks.
+        // Why: a smaller size may become possible with less than the full size lacks.
         if let Some(refusal) = &mut full.refusal {
             refusal.lacks.clear();
         }
@@ -224,7 +224,7 @@ fn largest(assigner: &mut Assigner<'_>) -> Nomination {
     })
 }
 
-/// The sizes asked for: reclaimable pods are not needed any more.
+/// The number of pods requested per pod set: reclaimable pods are not needed any more.
 fn counts(assigner: &Assigner<'_>) -> Vec<u32> {
     let workload = assigner.head.workload;
     let size = |pod_set: &PodSet| {
@@ -240,7 +240,7 @@ fn counts(assigner: &Assigner<'_>) -> Vec<u32> {
     workload.pod_sets.iter().map(size).collect()
 }
 
-/// The one pod set that may be smaller, and the least size of it.
+/// The only pod set that may be smaller, and its least size; `None` when several may be smaller.
 fn partial(assigner: &Assigner<'_>, counts: &[u32]) -> Option<(usize, u32)> {
     if assigner.rules.partial_admission == Switch::Off || assigner.pinned.is_some() {
         return None;
@@ -282,7 +282,7 @@ fn at_size(assigner: &mut Assigner<'_>, counts: &[u32]) -> Nomination {
 }
 
 impl Mode {
-    /// The word of events.
+    /// The text that events show.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoFit => "NoFit",

@@ -1,22 +1,22 @@
-//! Notes: what should be told to people as an Event, decided here, written elsewhere.
+//! Notes: Events for people, decided here and written by the caller.
 
 use std::borrow::Cow;
 
-/// How much attention a note wants.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What happens to every job that goes well; conditions say it too. Told when there is time.
+    /// It happens to every job that goes well; conditions show it too. It is written when there is time.
     Routine,
-    /// Something that was meant to happen.
+    /// It was meant to happen.
     Normal,
-    /// Something a person should look at.
+    /// A person should look at it.
     Warning,
 }
 
 /// One Event to emit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// How much attention it wants.
+    /// Its severity.
     pub severity: Severity,
     /// A CamelCase token.
     pub reason: Cow<'static, str>,
@@ -25,7 +25,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// A note about what happens to every job that goes well.
+    /// A note about an event in the life of every job that goes well.
     pub fn routine(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Routine,

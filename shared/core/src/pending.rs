@@ -1,9 +1,9 @@
-//! The pending workloads of one ClusterQueue: an ordered heap and those put aside.
+//! The pending workloads of one ClusterQueue: an ordered heap, and workloads put aside.
 //!
-//! Invariant: a pending workload is in exactly one of the two. Workloads put aside for want of capacity stand in classes of
-//! equal requests: what does not fit the first does not fit the others either, so a class sleeps as a whole and is woken
-//! when something it lacked comes free. Then its first member goes to the heap, and the next one when that was served.
-//! *Source*: `spec/admission-engine.md 1.1-1.6`.
+//! Invariant: a pending workload is either in the heap or put aside. Workloads put aside for lack of capacity are in classes of equal
+//! requests: if the first member does not fit, the others do not fit either. So a class sleeps as a whole and is woken when something it
+//! lacked becomes free. Then its first member goes to the heap, and the next member once that one was served. *Source*:
+//! `spec/admission-engine.md 1.1-1.6`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::name::Uid;
 pub use crate::state::{ClassId, LocalId, WorkloadId};
 use crate::workload::Workload;
 
-/// Which time orders workloads that were evicted because their pods were not ready in time.
+/// The time that orders workloads that were evicted because their pods were not ready in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequeuingTimestamp {
     /// The time of the eviction.
@@ -27,7 +27,7 @@ pub enum RequeuingTimestamp {
     Creation,
 }
 
-/// Whether a workload that lost its quota to a borrower's reclaim goes behind those of its age.
+/// Whether a workload that lost its quota to a reclaim by a borrower goes behind workloads of its age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimedAge {
     /// Its age stays (gate `PrioritySortingWithinCohort` on).
@@ -37,12 +37,12 @@ pub enum ReclaimedAge {
     Renewed,
 }
 
-/// How ages are told. *Source*: `spec/admission-engine.md 1.2`.
+/// How the age of a workload is determined. *Source*: `spec/admission-engine.md 1.2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeRule {
-    /// For evictions because of pods that were not ready.
+    /// The rule for evictions because of pods that were not ready.
     pub timestamp: RequeuingTimestamp,
-    /// For preemption by a queue that borrows.
+    /// The rule for preemption by a queue that borrows.
     pub reclaimed: ReclaimedAge,
 }
 
@@ -110,84 +110,84 @@ impl Rank {
     }
 }
 
-/// In which of the queue's lines a workload stands: one for all, or one per LocalQueue where past usage counts.
+/// The line of the queue in which a workload stands: one line for all, or one per LocalQueue where past usage counts.
 pub type Line = Option<LocalId>;
 
-/// What a queue must know of a workload to keep it.
+/// The facts that a queue needs to keep a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// Its place within its line.
     pub rank: Rank,
-    /// Its class.
+    /// Its class of equal requests.
     pub class: ClassId,
     /// Its line.
     pub line: Line,
 }
 
-/// Something of which a class needs more than there is.
+/// A flavor and resource of which a class needs more than is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// Of what.
+    /// The flavor and resource.
     pub pair: FlavorResource,
-    /// How much must ever have come free in the tree before there can be enough.
+    /// The total that must have become free in the tree before there can be enough.
     pub after: Exact,
-    /// How much must be available.
+    /// The amount that must be available.
     pub needed: Exact,
 }
 
-/// What would have to be available before a class is worth another try.
+/// What must become available before another try of a class is worthwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Any released quota in the tree may help.
     Anything,
-    /// Enough of any one of these.
+    /// Enough of any one of these may help.
     AnyOf(Vec<Lack>),
 }
 
-/// A class that may have enough of something now.
+/// A class that may have enough of a flavor and resource now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thirsty {
-    /// Which.
+    /// The class.
     pub kind: Kind,
-    /// How much it needs.
+    /// The amount it needs.
     pub needed: Exact,
     /// The effective priority of its members.
     pub priority: i64,
 }
 
-/// What a workload that is put aside waits for.
+/// The event that a workload put aside waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Released quota or other configuration; its whole class waits, for this reason.
+    /// Released quota or another configuration; its whole class waits, for this reason.
     Capacity(Needs, Category),
-    /// Other configuration, or a change of the workload itself.
+    /// Another configuration, or a change of the workload itself.
     Configuration,
-    /// Labels of its namespace, another selector, or a change of the workload itself; it holds up no other, in any queue.
+    /// Labels of its namespace, another selector, or a change of the workload itself; it blocks no other workload, in any queue.
     Namespace,
-    /// The end of its back-off; without a time, until its `Requeued` condition changes.
+    /// The end of its back-off; without a time, a change of its `Requeued` condition.
     Backoff(Option<Timestamp>),
 }
 
-/// What a head does that failed and stays head.
+/// The state of a head that failed and stays head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// It changes nothing for others and is left alone until something changes.
+    /// It changes nothing for others and is not tried until something changes.
     Waits,
-    /// It lays claim to quota, so it takes part whenever others in its tree are tried.
+    /// It claims quota, so it takes part whenever others in its tree are tried.
     Claims,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Class {
     members: BTreeSet<Rank>,
-    /// `None` while the class is awake, that is while it has a member in the heap.
+    /// `None` while the class is awake, which means that it has a member in the heap.
     asleep: Option<(Needs, Category)>,
 }
 
 /// A class within a line.
 pub type Kind = (ClassId, Line);
 
-/// How many of each class are in a place.
+/// The number of members of each class in a place.
 #[derive(Clone, Debug, Default)]
 struct Tally(BTreeMap<ClassId, u32>);
 
@@ -206,7 +206,7 @@ impl Tally {
     }
 }
 
-/// See the module.
+/// The pending workloads of one ClusterQueue.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     heaps: BTreeMap<Line, BTreeSet<Rank>>,
@@ -216,9 +216,9 @@ pub struct Pending {
     class_count: usize,
     /// Sleeping classes by what they need.
     thirst: BTreeMap<FlavorResource, BTreeSet<(Exact, Kind)>>,
-    /// Sleeping classes that anything may help.
+    /// Sleeping classes that any release may help.
     restless: BTreeSet<Kind>,
-    /// Classes that were woken because there was enough of something, and of what. Others may be faster.
+    /// Classes that were woken because there was enough, and of which pairs. Other workloads may take it first.
     hopes: BTreeMap<Kind, Vec<Lack>>,
     heap_classes: Tally,
     parked_classes: Tally,
@@ -229,27 +229,27 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// How many are pending, those put aside included.
+    /// The number of pending workloads, those put aside included.
     pub fn len(&self) -> usize {
         self.heap_count + self.parked_count()
     }
 
-    /// Whether none is pending.
+    /// Whether no workload is pending.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many are put aside.
+    /// The number of workloads put aside.
     pub fn parked_count(&self) -> usize {
         self.aside.len() + self.class_count
     }
 
-    /// How many different requests are among those in the heap, and among those put aside.
+    /// The number of different requests in the heap, and among the workloads put aside.
     pub fn class_counts(&self) -> (usize, usize) {
         (self.heap_classes.0.len(), self.parked_classes.0.len())
     }
 
-    /// All of them, in no useful order.
+    /// All pending workloads, in no useful order.
     pub fn ids(&self) -> impl Iterator<Item = WorkloadId> {
         let heap = self.heaps.values().flatten().map(Rank::id);
         let sleeping = self.classes.values().flat_map(|class| &class.members);
@@ -264,7 +264,8 @@ impl Pending {
             .is_some_and(|heap| heap.contains(&ticket.rank))
     }
 
-    /// The head. `score` tells the past usage of a LocalQueue; where it does not count there is one line, and nobody asks.
+    /// The head. `score` gives the past usage of a LocalQueue; where past usage does not count there is one line, and `score` is not
+    /// called.
     pub fn head(&self, score: impl Fn(LocalId) -> Score) -> Option<&Rank> {
         let best = self
             .heaps
@@ -282,17 +283,17 @@ impl Pending {
         best.map(|(_, _, rank)| rank)
     }
 
-    /// What a head does that failed and stays head, if it is this one.
+    /// The state of `head`, if it failed and stays head.
     pub fn stance(&self, head: WorkloadId) -> Option<Stance> {
         self.stuck.filter(|(id, _)| *id == head).map(|(_, stance)| stance)
     }
 
-    /// Whether some head lays claim to quota.
+    /// Whether the head that failed claims quota.
     pub fn has_claim(&self) -> bool {
         matches!(self.stuck, Some((_, Stance::Claims)))
     }
 
-    /// Whether this workload is of a class of which another member has just failed. It need not be tried.
+    /// Whether the class of this workload sleeps because another member has failed. Then it need not be tried.
     pub fn is_hopeless(&self, ticket: &Ticket) -> bool {
         self.category(ticket).is_some()
     }
@@ -303,12 +304,12 @@ impl Pending {
         class.asleep.as_ref().map(|(_, category)| *category)
     }
 
-    /// Of what there was enough when the class of this workload was woken.
+    /// The lacks that were met when the class of this workload was woken.
     pub fn hopes(&self, ticket: &Ticket) -> Option<&[Lack]> {
         self.hopes.get(&(ticket.class, ticket.line)).map(Vec::as_slice)
     }
 
-    /// The class of this workload has something better to wait for.
+    /// Forgets the lacks that were met when the class of this workload was woken.
     pub fn forget_hopes(&mut self, ticket: &Ticket) {
         self.hopes.remove(&(ticket.class, ticket.line));
     }
@@ -318,7 +319,7 @@ impl Pending {
         self.sticky.as_ref().is_some_and(|ticket| ticket.rank.id == id)
     }
 
-    /// Puts a workload in the heap.
+    /// Puts a workload into the heap.
     pub fn push(&mut self, ticket: &Ticket) {
         self.enter_heap((ticket.class, ticket.line), ticket.rank.clone());
     }
@@ -330,7 +331,7 @@ impl Pending {
         }
     }
 
-    /// Puts a workload that is in no place here aside.
+    /// Puts aside a workload that is not in this queue yet.
     pub fn park(&mut self, ticket: &Ticket, wait: Wait) {
         match wait {
             Wait::Capacity(needs, category) => {
@@ -366,7 +367,7 @@ impl Pending {
         }
     }
 
-    /// Puts a workload that is in no place here with its class, which sleeps.
+    /// Puts a workload that is not in this queue yet into its sleeping class.
     pub fn join(&mut self, ticket: &Ticket) {
         let class = self.classes.entry((ticket.class, ticket.line)).or_default();
         if class.members.insert(ticket.rank.clone()) {
@@ -375,7 +376,7 @@ impl Pending {
         }
     }
 
-    /// Takes a workload out, and says until when it was in back-off.
+    /// Removes a workload; returns the end of its back-off, if it was in one.
     pub fn remove(&mut self, ticket: &Ticket) -> Option<Timestamp> {
         let id = ticket.rank.id;
         if self.is_sticky(id) {
@@ -407,7 +408,7 @@ impl Pending {
         None
     }
 
-    /// Takes a workload out of the heap, to put it aside; its class does not notice. Whether it was there.
+    /// Takes a workload out of the heap, to put it aside; its class stays as it is. Returns whether it was in the heap.
     pub fn leave_heap(&mut self, ticket: &Ticket) -> bool {
         let id = ticket.rank.id;
         let Some(heap) = self.heaps.get_mut(&ticket.line) else {
@@ -427,29 +428,29 @@ impl Pending {
         true
     }
 
-    /// Notes that a head failed and stays head.
+    /// Records that a head failed and stays head.
     pub fn block(&mut self, head: WorkloadId, stance: Stance) {
         self.stuck = Some((head, stance));
     }
 
-    /// The head, if it failed, is worth another try.
+    /// Lets a head that failed be tried again.
     pub fn unblock(&mut self) {
         self.stuck = None;
     }
 
-    /// Makes a workload first until it is served or this is taken back.
+    /// Makes a workload first until it is served or [`Self::unstick`] is called.
     pub fn stick(&mut self, ticket: &Ticket) {
         self.sticky = Some(ticket.clone());
     }
 
-    /// A workload that was made first is so no more.
+    /// Ends the effect of [`Self::stick`] for this workload.
     pub fn unstick(&mut self, id: WorkloadId) {
         if self.is_sticky(id) {
             self.sticky = None;
         }
     }
 
-    /// The sleeping classes for which so much of something must ever have come free, at most.
+    /// The sleeping classes that may have enough of `pair`, now that `freed` is the total that has become free.
     pub fn thirsty(&self, pair: FlavorResource, freed: Exact) -> Vec<Thirsty> {
         let reached = self.thirst.get(&pair).into_iter().flatten();
         let reached = reached.take_while(|(after, _)| *after <= freed);
@@ -467,7 +468,7 @@ impl Pending {
         reached.filter_map(thirsty).collect()
     }
 
-    /// There is not enough of it yet for a sleeping class: not before so much has ever come free.
+    /// A sleeping class still lacks `pair`: it is not tried before `after` in total has become free.
     pub fn postpone(&mut self, kind: Kind, pair: FlavorResource, after: Exact) {
         let class = self.classes.get_mut(&kind);
         let Some((Needs::AnyOf(lacks), _)) = class.and_then(|class| class.asleep.as_mut()) else {
@@ -481,7 +482,7 @@ impl Pending {
         }
     }
 
-    /// Something came free: those whom anything may help are tried again, and so is a head that failed.
+    /// Something became free: classes that any release may help are tried again, and so is a head that failed.
     pub fn stir(&mut self) {
         self.unblock();
         for kind in std::mem::take(&mut self.restless) {
@@ -489,7 +490,7 @@ impl Pending {
         }
     }
 
-    /// The queue, a cohort, a flavor or a check changed: everything but back-offs is tried again.
+    /// The queue, a cohort, a flavor or a check changed: all workloads but those in back-off are tried again.
     pub fn flush_all(&mut self) {
         self.stuck = None;
         self.thirst.clear();
@@ -505,17 +506,17 @@ impl Pending {
         self.flush_aside(|_, wait| !matches!(wait, Wait::Backoff(_)));
     }
 
-    /// A namespace matches the selector now; `member` tells whether a workload is in it.
+    /// A namespace matches the selector now; `member` says whether a workload is in it.
     pub fn flush_namespace(&mut self, member: impl Fn(WorkloadId) -> bool) {
         self.flush_aside(|id, wait| *wait == Wait::Namespace && member(id));
     }
 
-    /// A back-off ended.
+    /// The back-off of a workload ended.
     pub fn end_backoff(&mut self, id: WorkloadId) {
         self.flush_aside_one(id);
     }
 
-    /// Those that wait for a point in time.
+    /// The workloads in back-off with its end.
     pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, WorkloadId)> {
         self.aside.iter().filter_map(|(id, (_, wait))| match wait {
             Wait::Backoff(at) => at.map(|at| (at, *id)),
@@ -523,7 +524,7 @@ impl Pending {
         })
     }
 
-    /// What a workload waits for that was put aside for another reason than capacity.
+    /// The event that a workload put aside for another reason than capacity waits for.
     pub fn wait(&self, id: WorkloadId) -> Option<&Wait> {
         self.aside.get(&id).map(|(_, wait)| wait)
     }
@@ -567,7 +568,7 @@ impl Pending {
         Some(needs)
     }
 
-    /// A sleeping class is tried again.
+    /// Wakes a sleeping class: its first member is tried again.
     pub fn wake(&mut self, kind: Kind) {
         if let Some(Needs::AnyOf(lacks)) = self.forget_needs(kind) {
             self.hopes.insert(kind, lacks);
@@ -575,10 +576,10 @@ impl Pending {
         self.served(kind);
     }
 
-    /// A member of a class left the heap for good, or the class woke up: the next one is tried.
+    /// A member of a class left the heap for good, or the class woke up: the next member is tried.
     fn served(&mut self, kind: Kind) {
         let Some(class) = self.classes.get_mut(&kind) else {
-            // Why: nobody is left who could be spared a try.
+            // Why: no member is left that could be spared a try.
             self.hopes.remove(&kind);
             return;
         };

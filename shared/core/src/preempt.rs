@@ -1,8 +1,8 @@
-//! Whom to preempt so that a workload fits.
+//! The choice of workloads to preempt so that another workload fits.
 //!
-//! Two searches, [`classical`] and [`fair`], share the notion of a candidate. Both walk lists that are in order already, skip
-//! subtrees that do not borrow, and stop as soon as the preemptor fits. Invariants: the forest is left as it was found;
-//! without one of the victims the preemptor would not fit. *Source*: `spec/admission-engine.md 2.7, 2.8.3, 2.12`.
+//! Two searches, [`classical`] and [`fair`], share the notion of a candidate. Both walk lists that are already in order, skip subtrees that
+//! do not borrow, and stop as soon as the preemptor fits. Invariants: the forest is left as it was found; without any one of the victims
+//! the preemptor would not fit. *Source*: `spec/admission-engine.md 2.7, 2.8.3, 2.12`.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -22,18 +22,18 @@ mod fair;
 /// Why a holder is preempted. *Source*: `spec/admission-engine.md 2.7.1, 2.8.3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreemptReason {
-    /// For a workload of the same queue.
+    /// A workload of the same queue needs the quota.
     InClusterQueue,
-    /// Its queue borrowed what belongs to the preemptor's.
+    /// Its queue borrowed quota of the preemptor's queue.
     InCohortReclamation,
     /// Its queue has too large a share.
     InCohortFairSharing,
-    /// Its priority is lower, though the preemptor borrows itself.
+    /// Its priority is lower, though the preemptor itself borrows.
     InCohortReclaimWhileBorrowing,
 }
 
 impl PreemptReason {
-    /// The word of the API: reason of condition `Preempted`.
+    /// The reason of condition `Preempted`, as the API shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InClusterQueue => "InClusterQueue",
@@ -43,7 +43,7 @@ impl PreemptReason {
         }
     }
 
-    /// The words of messages. *Source*: `spec/admission-engine.md 2.12`.
+    /// The phrase that messages use. *Source*: `spec/admission-engine.md 2.12`.
     pub const fn why(self) -> &'static str {
         match self {
             Self::InClusterQueue => "prioritization in the ClusterQueue",
@@ -57,14 +57,14 @@ impl PreemptReason {
 /// A victim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Who.
+    /// The holder to preempt.
     pub holder: Arc<Holder>,
-    /// Why.
+    /// Why it is preempted.
     pub reason: PreemptReason,
 }
 
-/// The message of conditions `Evicted` and `Preempted` of a victim. What is not known is shown as `UNKNOWN`.
-/// *Source*: `spec/admission-engine.md 2.12`.
+/// The message of conditions `Evicted` and `Preempted` of a victim. Unknown parts are shown as `UNKNOWN`. *Source*:
+/// `spec/admission-engine.md 2.12`.
 pub fn preemption_message(
     forest: &Forest,
     preemptor: Option<&Uid>,
@@ -89,33 +89,32 @@ pub fn preemption_message(
     )
 }
 
-/// The preemptor, and where victims may be looked for.
+/// The preemptor, and the facts for the search of victims.
 pub(crate) struct Search<'a> {
     pub(crate) forest: &'a mut Forest,
     pub(crate) holders: &'a Holders,
     pub(crate) rules: &'a Rules,
-    /// Of the preemptor's queue.
+    /// The policy of the preemptor's queue.
     pub(crate) policy: PreemptionPolicy,
-    /// The preemptor.
+    /// UID of the preemptor.
     pub(crate) uid: &'a Uid,
-    /// The preemptor's queue.
+    /// Node of the preemptor's queue.
     pub(crate) node: NodeId,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
-    /// Never victims: victims of others, treated as gone.
+    /// Victims of others: they count as gone, and are never chosen.
     pub(crate) gone: &'a BTreeSet<Uid>,
 }
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
-    /// Empty: the preemptor cannot be made to fit.
+    /// Empty when the preemptor cannot be made to fit.
     pub(crate) targets: Vec<Target>,
-    /// Whether there was anybody to choose from.
     pub(crate) candidates: Candidates,
 }
 
-/// Whether there was anybody to choose from.
+/// Whether the search found any candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Candidates {
     #[default]
@@ -124,8 +123,8 @@ pub(crate) enum Candidates {
 }
 
 impl Search<'_> {
-    /// Victims without which `usage` (sorted) does not fit and with which it does; none when there is no such set, or when
-    /// it fits already.
+    /// Victims whose removal makes `usage` (sorted) fit, none of them superfluous. Empty when there is no such set, or when it fits
+    /// already.
     pub(crate) fn targets(&mut self, usage: &[(FlavorResource, Exact)]) -> Found {
         let contested: Vec<FlavorResource> = usage
             .iter()
@@ -137,7 +136,7 @@ impl Search<'_> {
         }
         let rules = self.rules;
         match &rules.preemption {
-            // Why: alone in its tree a queue has nobody to share with.
+            // Why: a queue that is alone in its tree shares with no other.
             PreemptionRules::FairSharing { strategies } if self.forest.parent(self.node).is_some() => {
                 fair::targets(self, usage, &contested, strategies)
             }
@@ -165,7 +164,7 @@ impl Search<'_> {
         }
     }
 
-    /// Who may be a victim in the preemptor's own queue.
+    /// The test of victims in the preemptor's own queue; `None` when its policy allows none.
     fn own_test<'c>(&self, contested: &'c [FlavorResource], excluded: &'c BTreeSet<Uid>) -> Option<Test<'c>> {
         let (most, equal_after) = match self.policy.within_cluster_queue {
             WithinClusterQueue::Never => return None,
@@ -180,7 +179,7 @@ impl Search<'_> {
         })
     }
 
-    /// Who may be a victim in other queues.
+    /// The test of victims in other queues; `None` when the policy allows none.
     fn others_test<'c>(
         &self,
         contested: &'c [FlavorResource],
@@ -205,15 +204,15 @@ impl Search<'_> {
     }
 }
 
-/// What makes a holder a candidate, as far as that does not change during a search.
+/// The conditions on a candidate that do not change during a search.
 #[derive(Clone, Copy, Debug)]
 struct Test<'a> {
-    /// It must use one of these.
+    /// It must use one of these pairs.
     contested: &'a [FlavorResource],
     excluded: &'a BTreeSet<Uid>,
     /// It may have at most this priority.
     most: i64,
-    /// With just this priority it must be newer than this.
+    /// If its priority equals `most`, it must be newer than this.
     equal_after: Option<Timestamp>,
 }
 
@@ -243,7 +242,7 @@ impl<'a> Iterator for Choice<'a> {
                 if holder.evicted || holder.past.is_some() {
                     continue;
                 }
-                // Why: from here on priorities only grow.
+                // Why: the rest of the list has no lower priority.
                 return None;
             }
             let young_enough = test

@@ -1,7 +1,6 @@
-//! The ProvisioningRequest check: which requests to make, which to delete, and what the check says.
+//! The ProvisioningRequest check: which requests to create, which to delete, and what the check says.
 //!
-//! Invariant: a request belongs to one check and one attempt, by its name; at most one request per check is current, and
-//! only the current one decides.
+//! Invariant: the name of a request tells its check and attempt. At most one request per check is current, and only that one decides.
 //!
 //! *Source*: `spec/provisioning.md 4, 5, 6, 8`.
 
@@ -26,15 +25,15 @@ pub use names::Suffix;
 pub const CONSUME_ANNOTATION: &str = "autoscaling.x-k8s.io/consume-provisioning-request";
 /// The class of that request. *Source*: `spec/provisioning.md 2.5`.
 pub const CLASS_ANNOTATION: &str = "autoscaling.x-k8s.io/provisioning-class-name";
-/// Part by which jitter may lengthen a retry delay. *Source*: `spec/provisioning.md 8`.
+/// The part by which jitter may lengthen a retry delay. *Source*: `spec/provisioning.md 8`.
 pub const RETRY_JITTER: f64 = 0.0001;
 
-/// Everything [`plan`] looks at, for one Workload.
+/// The facts that [`plan`] needs about one Workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The Workload; its `status` is the one being composed in this pass, after the lifecycle step.
     pub workload: &'a Workload,
-    /// The AdmissionChecks of our controller. Those the status does not list are ignored.
+    /// The AdmissionChecks of our controller. Checks that the status does not list are ignored.
     pub checks: &'a BTreeMap<CheckName, Check>,
     /// Equality classes of the pod templates. A pod set without an entry is equal to none.
     pub classes: &'a BTreeMap<PodSetName, Classes>,
@@ -42,16 +41,16 @@ pub struct Observed<'a> {
     pub overrides: &'a BTreeMap<String, String>,
     /// The `ProvisioningRequests` whose owner reference has the Workload's UID.
     pub requests: &'a [Request],
-    /// Who controls each `PodTemplate` that belongs to this Workload or to one of its requests, by name; also those that
-    /// have one of the names this Workload needs.
+    /// The owner of each `PodTemplate` of this Workload or of its requests, by name. Templates that only have a name this Workload needs
+    /// are included.
     pub templates: &'a BTreeMap<String, TemplateOwner>,
-    /// What went wrong when something was created for a check. Forgotten when it succeeds.
+    /// The last failed creation for each check. It is forgotten when the creation succeeds.
     pub create_failures: &'a BTreeMap<CheckName, CreateFailure>,
-    /// What becomes of the requests of an evicted Workload.
+    /// What happens to the requests of an evicted Workload.
     pub on_eviction: OnEviction,
     /// First five hex digits of the SHA-1 of a text.
     pub suffix: Suffix,
-    /// A chance value in `0.0..1.0`.
+    /// A random value in `0.0..1.0`.
     pub jitter: f64,
 }
 
@@ -86,25 +85,26 @@ pub struct Config {
 pub struct Backoff {
     /// The first delay, in seconds.
     pub base_secs: u32,
-    /// The longest, in seconds; the first may be longer.
+    /// The longest delay, in seconds; the first may be longer.
     pub max_secs: u32,
 }
 
-/// Which pod sets become one.
+/// Which pod sets are merged into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergePolicy {
-    /// Those with equal templates.
+    /// Pod sets with equal templates.
     IdenticalPodTemplates,
-    /// Those that a scheduler cannot tell apart.
+    /// Pod sets that a scheduler cannot tell apart.
     IdenticalWorkloadSchedulingRequirements,
 }
 
-/// Two pod sets are equal in a respect when they have the same number. *Source*: `spec/provisioning.md 6.2`.
+/// Equality classes of a pod template: two pod sets are equal in a respect when they have the same number. *Source*: `spec/provisioning.md
+/// 6.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes {
-    /// Equal whole templates.
+    /// The class of the whole template.
     pub template: u32,
-    /// Equal requests, node selector, tolerations, affinity, resource claims.
+    /// The class of requests, node selector, tolerations, affinity and resource claims.
     pub scheduling: u32,
 }
 
@@ -113,8 +113,8 @@ pub struct Classes {
 pub struct Request {
     /// Its name.
     pub name: String,
-    /// Check and attempt as our own annotations say, if they are there. Without them the name decides, which works
-    /// for names of up to 247 characters.
+    /// Check and attempt from our own annotations, if they are set. Without them the name decides, which works for names of up to 247
+    /// characters.
     pub identity: Option<(CheckName, u32)>,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -130,18 +130,18 @@ pub struct Request {
     pub details: BTreeMap<String, String>,
 }
 
-/// Who controls a `PodTemplate`.
+/// The owner of a `PodTemplate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateOwner {
-    /// The Workload: it is not handed over yet.
+    /// The Workload owns it: the request does not own it yet.
     Workload,
-    /// A request of this Workload that exists.
+    /// An existing request of this Workload owns it.
     Request,
-    /// Something that is gone or is being deleted: garbage collection will take it.
+    /// Its owner is deleted or is being deleted: garbage collection will delete it.
     Stale,
 }
 
-/// What becomes of the requests of an evicted Workload: gate `CleanupProvisioningRequestsOnEviction`.
+/// What happens to the requests of an evicted Workload: gate `CleanupProvisioningRequestsOnEviction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnEviction {
     /// They are deleted (default).
@@ -150,30 +150,30 @@ pub enum OnEviction {
     Keep,
 }
 
-/// What could not be created.
+/// A creation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateFailure {
     /// `PodTemplate` or `ProvisioningRequest`.
     pub kind: &'static str,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// The answer.
+    /// The error of the API server.
     pub error: String,
 }
 
-/// One idempotent thing to do. They are done in the order in which they stand.
+/// One idempotent action; actions are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Delete the request.
     DeleteRequest {
-        /// Its name.
+        /// Name of the request.
         name: String,
     },
     /// Create the `PodTemplates` that are missing, controlled by the Workload.
     CreateTemplates {
-        /// For which check.
+        /// The check they belong to.
         check: CheckName,
-        /// Which.
+        /// The templates.
         templates: Vec<RequestPodSet>,
     },
     /// Create the request, controlled by the Workload. When it is done, emit [`created_note`].
@@ -190,11 +190,11 @@ pub enum Action {
 /// A request to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRequest {
-    /// For which check.
+    /// The check it belongs to.
     pub check: CheckName,
     /// Its name.
     pub name: String,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// `spec.provisioningClassName`.
     pub class: String,
@@ -211,24 +211,24 @@ pub struct RequestPodSet {
     pub template: String,
     /// The pod set whose template it is.
     pub pod_set: PodSetName,
-    /// The pod sets it stands for, with `pod_set` first.
+    /// The pod sets it stands for; `pod_set` is the first.
     pub members: Vec<PodSetName>,
-    /// How many pods in all.
+    /// The total number of pods.
     pub count: u32,
 }
 
-/// What to do about one Workload now.
+/// The plan for one Workload.
 ///
 /// Invariant: `status` is written first; when that fails nothing else of the plan is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The status to be.
+    /// The status to write.
     pub status: Status,
-    /// What to do then, in order.
+    /// What to do after the write, in order.
     pub actions: Vec<Action>,
-    /// Events for the Workload, to be emitted when the status is written.
+    /// Events for the Workload, to be emitted once the status is written.
     pub notes: Vec<Note>,
-    /// What keeps a check from going on although nothing says so elsewhere; to be logged and tried again.
+    /// Problems that delay a check and that no status shows; the caller logs them and tries again.
     pub problems: Vec<Problem>,
 }
 
@@ -246,7 +246,7 @@ pub enum Problem {
     NameTaken {
         /// `PodTemplate` or `ProvisioningRequest`.
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
 }
@@ -316,9 +316,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Sets the state of one check; returns its current request, and adds the one to create.
+    /// Sets the state of one check. Returns its current request, and adds a request to create to `wanted`.
     ///
-    /// Unlike the anchor: a check without a current request does not hold up the others (`spec/provisioning.md` 16).
+    /// Unlike the anchor: a check without a current request does not delay the others (`spec/provisioning.md` 16).
     fn decide(
         &mut self,
         name: &CheckName,
@@ -327,7 +327,7 @@ impl<'a> Pass<'a> {
     ) -> Option<&'a Request> {
         let Some(config) = &check.config else {
             self.set(name, CheckPhase::Pending, "the check is not active");
-            // Unlike the anchor: what an admitted Workload consumes is never taken from it.
+            // Unlike the anchor: the request that an admitted Workload consumes is never deleted.
             return self
                 .newest(name)
                 .filter(|_| self.o.workload.is_admitted())
@@ -371,7 +371,7 @@ impl<'a> Pass<'a> {
 
     /// The attempt to create now. *Source*: `spec/provisioning.md 4.4`.
     ///
-    /// Unlike the anchor: only a Pending check makes requests; Retry and Rejected are about to be evicted.
+    /// Unlike the anchor: only a Pending check creates requests; with Retry or Rejected the Workload is about to be evicted.
     fn next_attempt(&self, name: &CheckName, current: Option<Current<'_>>) -> Option<u32> {
         let state = self.plan.status.checks.get(name)?;
         if state.phase != CheckPhase::Pending {
@@ -389,7 +389,7 @@ impl<'a> Pass<'a> {
             kind,
             name: name.to_owned(),
         };
-        // Unlike the anchor: names come back after a preemption, so what still has them is waited for.
+        // Unlike the anchor: names recur after a preemption, so an old object with the name is waited for.
         if self.o.requests.iter().any(|r| r.name == request.name) {
             self.plan
                 .problems
@@ -423,7 +423,7 @@ impl<'a> Pass<'a> {
         self.plan.actions.extend(handed_over);
     }
 
-    /// Finishes a creation that was cut short.
+    /// Completes a creation that was interrupted.
     fn hand_over(&mut self, request: &Request) {
         for template in &request.templates {
             if self.o.templates.get(template) == Some(&TemplateOwner::Workload) {
@@ -447,7 +447,7 @@ impl<'a> Pass<'a> {
     /// The newest request of the check that is in sync. *Source*: `spec/provisioning.md 4.1`.
     fn current(&self, name: &CheckName, config: &Config) -> Option<Current<'a>> {
         let mut found = self.of_check(name);
-        // Unlike the anchor: what an admitted Workload consumes stays, whatever the configuration becomes.
+        // Unlike the anchor: the request that an admitted Workload consumes stays, however the configuration changes.
         if !self.o.workload.is_admitted() {
             found.retain(|c| self.in_sync(c.request, config));
         }
@@ -475,9 +475,9 @@ impl<'a> Pass<'a> {
         of_check.collect()
     }
 
-    /// Same class, and every parameter of the configuration as it would be created now.
+    /// Whether class and parameters of a request equal those of a request that would be created now.
     ///
-    /// Unlike the anchor: annotations are taken into account, so an override does not put a request out of sync for ever.
+    /// Unlike the anchor: annotations are taken into account, so an override does not make a request out of sync for ever.
     fn in_sync(&self, request: &Request, config: &Config) -> bool {
         let effective = self.parameters(config);
         let mut keys = config.parameters.keys();

@@ -1,11 +1,11 @@
-//! Kubernetes quantities: read exactly, printed canonically.
+//! Kubernetes quantities: parsed exactly, printed canonically.
 //!
-//! A quantity is a decimal number with a suffix (`500m`, `1.5Gi`, `2e3`). Reading is exact whatever the number of digits:
-//! the digits are kept as they are and multiplied by powers of two digit by digit. As in the reference, a value is first
-//! rounded **away from zero** to billionths, one with a binary suffix is held within 64 bits, and an amount is rounded away
-//! from zero to whole units. *Source*: `spec/api.md API-16`; `quantity/cases.txt` holds what the reference library says.
+//! A quantity is a decimal number with a suffix (`500m`, `1.5Gi`, `2e3`). Parsing is exact whatever the number of digits: the digits are
+//! kept as they are and multiplied by powers of two digit by digit. As in the reference, a value is first rounded **away from zero** to
+//! billionths. A value with a binary suffix is then kept within 64 bits. An amount is rounded away from zero to whole units. *Source*:
+//! `spec/api.md API-16`; `quantity/cases.txt` holds the results of the reference library.
 //!
-//! Invariant: no text, however long or strange, makes this panic, wrap or take long.
+//! Invariant: no text, however long or strange, causes a panic, a wrap-around or a long computation.
 
 use thiserror::Error as ThisError;
 
@@ -13,7 +13,7 @@ use crate::amount::Amount;
 use crate::name::ResourceName;
 use crate::queue::Weight;
 
-/// The longest text that is looked at, in bytes. *Limit*: longer ones are refused, so that work per field is bounded.
+/// *Limit*: the longest accepted text, in bytes. Longer texts are refused, so that the work per field is bounded.
 pub const TEXT_LEN_MAX: usize = 256;
 
 /// Why a text is not a quantity.
@@ -35,7 +35,7 @@ pub enum Error {
     UnknownSuffix(String),
 }
 
-/// Reads a weight of fair sharing, exact to a billionth; a negative one counts as zero.
+/// Parses a weight of fair sharing, exact to a billionth; a negative weight counts as zero.
 ///
 /// *Errors*: the text is not a quantity.
 pub fn weight(text: &str) -> Result<Weight, Error> {
@@ -43,9 +43,9 @@ pub fn weight(text: &str) -> Result<Weight, Error> {
     Ok(Weight::from_nano(u64::try_from(nano).unwrap_or(0)))
 }
 
-/// Reads the quantity of a resource: `cpu` in millicores, everything else in base units, rounded away from zero.
+/// Parses the quantity of a resource: `cpu` in millicores, everything else in base units, rounded away from zero.
 ///
-/// *Limits*: what does not fit becomes [`Amount::UNLIMITED`] (or the smallest amount, when negative).
+/// *Limits*: a value beyond 64 bits becomes [`Amount::UNLIMITED`] (or the smallest amount, when negative).
 ///
 /// *Errors*: the text is not a quantity.
 pub fn parse(resource: &str, text: &str) -> Result<Amount, Error> {
@@ -53,10 +53,10 @@ pub fn parse(resource: &str, text: &str) -> Result<Amount, Error> {
     Ok(Amount::new(Exact::read(text)?.0.whole(thousandths)))
 }
 
-/// The form in which the API server prints what it read: `1500m` for `1.5`, `1536Mi` for `1.5Gi`, `1e3` for `1000e0`.
+/// The form in which the API server prints a quantity: `1500m` for `1.5`, `1536Mi` for `1.5Gi`, `1e3` for `1000e0`.
 ///
-/// The kind of suffix stays what it was, except that a binary one becomes a decimal one where it would need a fraction or
-/// the value is below 1024; the suffix is the largest that leaves no fraction.
+/// The kind of suffix stays the same. Only a binary suffix becomes decimal if it would need a fraction or the value is below 1024. The
+/// suffix is the largest that leaves no fraction.
 ///
 /// *Errors*: the text is not a quantity.
 pub fn canonical(text: &str) -> Result<String, Error> {
@@ -64,7 +64,7 @@ pub fn canonical(text: &str) -> Result<String, Error> {
     Ok(exact.print(form))
 }
 
-/// Shows an amount of a resource to people: as [`wire`], but without a bound it is `unlimited`.
+/// Prints an amount of a resource for people: like [`wire`], but an amount without bound is `unlimited`.
 pub fn print(resource: &ResourceName, amount: Amount) -> String {
     if amount.is_unlimited() {
         return "unlimited".to_owned();
@@ -82,10 +82,10 @@ pub fn wire(resource: &str, amount: Amount) -> String {
     let (base, suffixes) = if resource == "cpu" {
         (1000, MILLI.as_slice())
     } else if binary && value.unsigned_abs() >= 1024 && value != i64::MIN {
-        // Wire: the smallest number of all is printed in full, because its size does not fit.
+        // Wire: the smallest number is printed in full, because its absolute value does not fit in 64 bits.
         (1024, BINARY.as_slice())
     } else {
-        // Wire: also for binary resources below 1024, as the API server prints them.
+        // Wire: decimal also for binary resources below 1024, as the API server prints them.
         (1000, DECIMAL.as_slice())
     };
     if value == 0 {
@@ -99,8 +99,7 @@ pub fn wire(resource: &str, amount: Amount) -> String {
     format!("{number}{}", suffixes.get(step).copied().unwrap_or_default())
 }
 
-/// Whether two texts are the same quantity (`1000m` and `1`). Texts that are no quantities are the same when they are
-/// equal byte by byte.
+/// Whether two texts are the same quantity (`1000m` and `1`). Texts that are no quantities are compared byte by byte.
 pub fn same(left: &str, right: &str) -> bool {
     match (Exact::read(left), Exact::read(right)) {
         (Ok((left, _)), Ok((right, _))) => left == right,
@@ -109,25 +108,25 @@ pub fn same(left: &str, right: &str) -> bool {
     }
 }
 
-/// The suffixes that count in powers of 1024.
+/// The suffixes that stand for powers of 1024.
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-/// The smallest part of a unit that is kept: billionths.
+/// The exponent of the smallest part of a unit that is kept: billionths.
 const NANO: i64 = -9;
 /// The exponent of the largest decimal suffix.
 const EXA: i64 = 18;
 
-/// Which kind of suffix a quantity was written with.
+/// The kind of suffix that a quantity was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `n` to `E`, or none.
+    /// A suffix from `n` to `E`, or none.
     Decimal,
-    /// `Ki` to `Ei`.
+    /// A suffix from `Ki` to `Ei`.
     Binary,
-    /// `e3`.
+    /// An exponent such as `e3`.
     Exponent,
 }
 
-/// A number without loss: `digits × 10^exponent`, no zeros at either end, zero has no digits and is not negative.
+/// An exact number: `digits × 10^exponent`. There are no zeros at either end; zero has no digits and is not negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Exact {
     negative: bool,
@@ -154,7 +153,7 @@ impl Exact {
             Some(rest) => rest.split_at(split(rest)),
             None => ("", rest),
         };
-        // Wire: a suffix without a number is zero to the API server, so such objects exist.
+        // Wire: the API server accepts a suffix without a number as zero, so such objects exist.
         let no_number = whole.is_empty() && fraction.is_empty();
         let (form, ten, two) = scale(suffix).ok_or_else(|| {
             if no_number {
@@ -177,13 +176,13 @@ impl Exact {
         })
     }
 
-    /// Away from zero.
+    /// Rounded to billionths, away from zero.
     fn rounded_to_nano(mut self) -> Self {
         let cut = usize::try_from(NANO.saturating_sub(self.exponent)).unwrap_or(0);
         if cut == 0 || self.digits.is_empty() {
             return self;
         }
-        // Invariant: there are no zeros at the end, so whatever is cut off is not nothing.
+        // Invariant: there are no zeros at the end, so the digits that are cut off are not all zero.
         self.digits.truncate(self.digits.len().saturating_sub(cut));
         self.exponent = NANO;
         let nines = self.digits.iter().rev().take_while(|digit| **digit == 9).count();
@@ -197,7 +196,7 @@ impl Exact {
         self.trimmed()
     }
 
-    /// Wire: only binary suffixes are held within 64 bits, and the smallest number is that of the largest with a sign.
+    /// Wire: only values with binary suffixes are kept within 64 bits, and the smallest number is minus the largest.
     fn capped(self) -> Self {
         let negative = self.negative;
         let size = Self {
@@ -287,16 +286,16 @@ impl Exact {
                 None => return limit,
             }
         }
-        // Invariant: there are no zeros at the end, so whatever was cut off is not nothing.
+        // Invariant: there are no zeros at the end, so the digits that were cut off are not all zero.
         let rounding = if kept < self.digits.len() { sign } else { 0 };
         value.checked_add(rounding).unwrap_or(limit)
     }
 }
 
-/// More decimal digits than any `i64` has: appending more zeros changes nothing once it overflows.
+/// More decimal digits than any `i64` has: once the value overflows, further zeros change nothing.
 const DIGITS_MAX: usize = 20;
 
-/// What kind of suffix it is, and the powers of ten and of two that it stands for.
+/// The kind of a suffix, and the powers of ten and of two that it stands for.
 fn scale(suffix: &str) -> Option<(Form, i64, u32)> {
     use Form::{Binary, Decimal, Exponent};
     Some(match suffix {

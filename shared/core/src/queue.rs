@@ -1,4 +1,4 @@
-//! What queues, flavors and checks are: the configuration side of admission.
+//! Queues, flavors and checks: the configuration of admission.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ pub struct ClusterQueue {
     pub name: ClusterQueueName,
     /// The cohort it names, if any (non-empty).
     pub cohort: Option<CohortName>,
-    /// What happens behind a head that does not fit.
+    /// What happens to the workloads behind a head that does not fit.
     pub strategy: Strategy,
-    /// Which namespaces may use it; `None` matches no namespace.
+    /// The namespaces that may use it; `None` matches no namespace.
     pub namespaces: Option<Selector>,
     /// Quotas by group.
     pub groups: Vec<ResourceGroup>,
@@ -23,9 +23,9 @@ pub struct ClusterQueue {
     pub checks: Vec<CheckRule>,
     /// Whether and how it is stopped.
     pub stop: StopPolicy,
-    /// How flavors that are usable but not ideal are weighed.
+    /// How usable but not ideal flavors are weighed.
     pub fungibility: FungibilityPolicy,
-    /// Whom its workloads may preempt.
+    /// The workloads that its workloads may preempt.
     pub preemption: PreemptionPolicy,
     /// Its weight in fair sharing.
     pub weight: Weight,
@@ -53,9 +53,9 @@ pub struct Cohort {
 pub struct Weight(u64);
 
 impl Weight {
-    /// Everybody else goes first.
+    /// Weight zero: every other queue goes first.
     pub const ZERO: Self = Self(0);
-    /// The default.
+    /// Weight one, the default.
     pub const ONE: Self = Self(1_000_000_000);
 
     /// A weight of `value` billionths.
@@ -81,26 +81,26 @@ pub enum UsageOrder {
     /// Past usage does not count.
     #[default]
     Ignored,
-    /// `UsageBasedAdmissionFairSharing`.
+    /// LocalQueues with less past usage go first (`UsageBasedAdmissionFairSharing`).
     LeastUsedFirst,
 }
 
-/// Queueing strategy.
+/// The queueing strategy of a ClusterQueue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// A head that does not fit blocks those behind it.
+    /// A head that does not fit blocks the workloads behind it.
     StrictFifo,
     /// A head that does not fit steps aside.
     #[default]
     BestEffortFifo,
 }
 
-/// What to do with a flavor that is usable, but not ideal.
+/// What to do with a usable but not ideal flavor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fungibility {
     /// Take it.
     MayStopSearch,
-    /// Look at the next one first.
+    /// Try the next one first.
     TryNextFlavor,
 }
 
@@ -111,7 +111,7 @@ pub struct FungibilityPolicy {
     pub when_can_borrow: Fungibility,
     /// When a flavor fits after preemption.
     pub when_can_preempt: Fungibility,
-    /// Which of the two is worse.
+    /// Which of borrowing and preempting is worse.
     pub preference: FlavorPreference,
 }
 
@@ -128,28 +128,28 @@ impl Default for FungibilityPolicy {
 /// Which flavor is better when one needs borrowing and another preemption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlavorPreference {
-    /// The one in which the workload borrows.
+    /// Borrowing is better: the flavor in which the workload borrows wins.
     #[default]
     BorrowingOverPreemption,
-    /// The one in which the workload preempts.
+    /// Preempting is better: the flavor in which the workload preempts wins.
     PreemptionOverBorrowing,
 }
 
-/// Whom the workloads of a queue may preempt. *Source*: `spec/admission-engine.md 2.7.1`.
+/// Which workloads the workloads of a queue may preempt. *Source*: `spec/admission-engine.md 2.7.1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreemptionPolicy {
-    /// In the queue itself.
+    /// Victims in the queue itself.
     pub within_cluster_queue: WithinClusterQueue,
-    /// In other queues that borrow.
+    /// Victims in other queues that borrow.
     pub reclaim_within_cohort: Reclaim,
-    /// In other queues, when the preemptor itself has to borrow.
+    /// Victims in other queues, when the preemptor itself has to borrow.
     pub borrow_within_cohort: BorrowWithinCohort,
 }
 
-/// Preemption in the own queue.
+/// Which workloads of its own queue a workload may preempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithinClusterQueue {
-    /// Nobody.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority.
@@ -158,10 +158,10 @@ pub enum WithinClusterQueue {
     LowerOrNewerEqualPriority,
 }
 
-/// Preemption in queues that borrow.
+/// Which workloads of queues that borrow may be preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Nobody.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority.
@@ -170,10 +170,10 @@ pub enum Reclaim {
     Any,
 }
 
-/// Preemption on behalf of a workload that has to borrow.
+/// Which workloads may be preempted for a workload that has to borrow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BorrowWithinCohort {
-    /// Nobody.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority, and at most this priority if it is given.
@@ -186,16 +186,16 @@ pub enum BorrowWithinCohort {
 /// Stop policy of a ClusterQueue or LocalQueue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopPolicy {
-    /// Works normally.
+    /// The queue works normally.
     #[default]
     None,
-    /// No new reservations.
+    /// The queue makes no new reservations.
     Hold,
-    /// No new reservations, and admitted workloads are evicted.
+    /// The queue makes no new reservations, and admitted workloads are evicted.
     HoldAndDrain,
 }
 
-/// A label selector: all requirements must hold; none matches everything.
+/// A label selector: all requirements must hold; without requirements it matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(pub Vec<Requirement>);
 
@@ -227,11 +227,11 @@ pub struct FlavorQuota {
 /// The quota of one resource in one flavor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// What is its own.
+    /// The nominal quota, its own.
     pub nominal: Amount,
-    /// How much more it may take from the cohort; `None`: all there is.
+    /// How much more it may borrow from the cohort; `None` means without limit.
     pub borrowing_limit: Option<Amount>,
-    /// How much of it others may use; `None`: all of it.
+    /// How much of it others may borrow; `None` means all of it.
     pub lending_limit: Option<Amount>,
 }
 
@@ -251,7 +251,7 @@ impl Quota {
 pub struct CheckRule {
     /// The check.
     pub name: CheckName,
-    /// For which flavors; empty means all.
+    /// The flavors for which it is required; empty means all.
     pub on_flavors: Vec<FlavorName>,
 }
 
@@ -260,7 +260,7 @@ pub struct CheckRule {
 pub struct LocalQueue {
     /// Namespace and name.
     pub key: Key,
-    /// The ClusterQueue it stands for.
+    /// The ClusterQueue that it leads to.
     pub cluster_queue: ClusterQueueName,
     /// Whether and how it is stopped.
     pub stop: StopPolicy,

@@ -1,7 +1,7 @@
-//! What reserved workloads hold, exactly, and the books of queues.
+//! The quota that reserved workloads hold, exactly, and the ledgers of queues.
 //!
-//! Invariant: sums are kept in 128 bits, so that adding and later removing a workload always leaves what was there before;
-//! they saturate only when they are read as an [`Amount`].
+//! Invariant: sums are kept in 128 bits and saturate only when they are read as an [`Amount`]. So adding and later removing a workload
+//! always restores the earlier sums.
 
 use crate::amount::Amount;
 use crate::hierarchy::{Exact, FlavorResource, Forest};
@@ -9,10 +9,10 @@ use crate::name::{FlavorName, ResourceName};
 use crate::status::Admission;
 use crate::workload::Workload;
 
-/// Amounts by flavor and resource: sorted, each pair once, none zero.
+/// Amounts by flavor and resource: sorted, each pair once, no zeros.
 pub type Amounts = Vec<(FlavorResource, Exact)>;
 
-/// What a reservation holds: pods that are reclaimable no longer count. *Source*: `spec/admission-engine.md 4.6`.
+/// The amounts that a reservation holds; reclaimable pods no longer count. *Source*: `spec/admission-engine.md 4.6`.
 pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> Amounts {
     let mut held = Amounts::new();
     for assignment in &admission.pod_sets {
@@ -27,7 +27,7 @@ pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> 
             .iter()
             .find(|p| p.name == assignment.name)
             .map_or(assignment.count, |p| p.count);
-        // Why: the assignment may already leave out pods that were reclaimable when it was made.
+        // Why: the assignment may already exclude pods that were reclaimable when it was made.
         let remaining = assignment.count.min(asked.saturating_sub(gone));
         for (resource, amount) in &assignment.usage {
             if let Some(flavor) = assignment.flavors.get(resource) {
@@ -39,7 +39,7 @@ pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> 
     held
 }
 
-/// The pairs of which `later` holds less than `earlier` did, and by how much: what came free.
+/// The amounts that became free: the pairs of which `later` holds less than `earlier`, and the difference.
 pub fn freed<'a>(
     earlier: &'a [(FlavorResource, Exact)],
     later: &'a [(FlavorResource, Exact)],
@@ -50,7 +50,7 @@ pub fn freed<'a>(
         .filter(|(_, gone)| *gone > 0)
 }
 
-/// `amount` for `remaining` of `count` pods, rounded up so that quota is never given away twice.
+/// `amount` for `remaining` of `count` pods, rounded up so that quota is never given to two workloads.
 fn scale(amount: Exact, remaining: u32, count: u32) -> Exact {
     if remaining >= count {
         return amount;
@@ -86,18 +86,18 @@ fn change(amounts: &mut Amounts, pair: FlavorResource, by: Exact) {
     }
 }
 
-/// Sums of what workloads hold.
+/// Sums of the amounts that workloads hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage(Amounts);
 
 impl Usage {
-    /// What is held of one resource in one flavor.
+    /// The amount held of one resource in one flavor.
     pub fn total(&self, forest: &Forest, flavor: &FlavorName, resource: &ResourceName) -> Amount {
         let pair = forest.known_pair(flavor, resource);
         amount(pair.map_or(0, |pair| value(&self.0, pair)))
     }
 
-    /// Everything that is held, by pair.
+    /// All amounts held, by pair.
     pub fn iter(&self) -> impl Iterator<Item = (FlavorResource, Amount)> {
         self.0.iter().map(|(pair, value)| (*pair, amount(*value)))
     }
@@ -124,7 +124,7 @@ pub(crate) fn amount(exact: Exact) -> Amount {
     Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// How far a holder of quota is.
+/// The stage of a holder of quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Quota is reserved.
@@ -133,7 +133,7 @@ pub enum Stage {
     Admitted,
 }
 
-/// The books of one ClusterQueue or LocalQueue.
+/// The ledger of one ClusterQueue or LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     reserved: Usage,
@@ -143,7 +143,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Books a holder.
+    /// Adds a holder.
     pub fn add(&mut self, held: &[(FlavorResource, Exact)], stage: Stage) {
         self.reserved.add(held);
         self.reserving_count = self.reserving_count.saturating_add(1);
@@ -156,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a holder out; it must have been booked with the same amounts and stage.
+    /// Removes a holder; it must have been added with the same amounts and stage.
     pub fn remove(&mut self, held: &[(FlavorResource, Exact)], stage: Stage) {
         self.reserved.remove(held);
         self.reserving_count = self.reserving_count.saturating_sub(1);
@@ -169,27 +169,27 @@ impl Ledger {
         }
     }
 
-    /// What reserved workloads hold (admitted ones included).
+    /// The sums of reserved workloads, admitted ones included.
     pub const fn reserved(&self) -> &Usage {
         &self.reserved
     }
 
-    /// What admitted workloads hold.
+    /// The sums of admitted workloads.
     pub const fn admitted(&self) -> &Usage {
         &self.admitted
     }
 
-    /// How many workloads reserve quota (admitted ones included).
+    /// The number of workloads that reserve quota, admitted ones included.
     pub const fn reserving_count(&self) -> u32 {
         self.reserving_count
     }
 
-    /// How many of them are admitted.
+    /// The number of admitted workloads.
     pub const fn admitted_count(&self) -> u32 {
         self.admitted_count
     }
 
-    /// Whether nobody is booked.
+    /// Whether the ledger has no holders.
     pub const fn is_empty(&self) -> bool {
         self.reserving_count == 0
     }

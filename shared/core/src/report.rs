@@ -1,6 +1,6 @@
-//! What the statuses of ClusterQueues, LocalQueues and Cohorts say, and what metrics show of them.
+//! The statuses of ClusterQueues, LocalQueues and Cohorts, and what metrics show of them.
 //!
-//! Invariant: a report is computed from the state alone, so it is right whenever it is asked for.
+//! Invariant: a report is computed from the state alone, so it is correct at any time.
 //! *Source*: `spec/api.md API-2.3, API-3`, `spec/admission-engine.md 7`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy};
 use crate::quota::{Ledger, Usage};
 use crate::state::{Local, Place, Queue, State};
 
-/// What is held of one flavor.
+/// The amounts held of one flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlavorTotal {
     /// The flavor.
@@ -24,7 +24,7 @@ pub struct FlavorTotal {
     pub resources: Vec<ResourceTotal>,
 }
 
-/// What is held of one resource.
+/// The amount held of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceTotal {
     /// The resource.
@@ -35,12 +35,12 @@ pub struct ResourceTotal {
     pub borrowed: Amount,
 }
 
-/// Where a ClusterQueue or cohort stands in its tree.
+/// The place of a ClusterQueue or cohort in its tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinship {
-    /// The cohort right above.
+    /// Its parent cohort.
     pub parent: CohortName,
-    /// The cohort at the top; the one right above in a circle of cohorts, which has no top.
+    /// The cohort at the root; in a circle of cohorts, which has no root, the parent.
     pub root: CohortName,
     /// Its share in what the parent can lend.
     pub share: Share,
@@ -53,9 +53,9 @@ pub struct ClusterQueueReport {
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
-    /// The part of `pending` that was tried and waits for a change; all of it in a queue that is not active.
+    /// The part of `pending` that was tried and waits for a change; all of it in an inactive queue.
     pub inadmissible: usize,
-    /// How many different requests are among the pending that wait for their turn, and among the inadmissible.
+    /// The number of different requests among the pending workloads that wait for their turn, and among the inadmissible ones.
     pub requests: (usize, usize),
     /// `reservingWorkloads`.
     pub reserving: u32,
@@ -78,7 +78,7 @@ pub struct LocalQueueReport {
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
-    /// The part of `pending` that was tried and waits for a change; all of it in a queue that is not active.
+    /// The part of `pending` that was tried and waits for a change; all of it in an inactive queue.
     pub inadmissible: usize,
     /// `reservingWorkloads`.
     pub reserving: u32,
@@ -86,23 +86,23 @@ pub struct LocalQueueReport {
     pub admitted: u32,
     /// `flavorsReservation`, in the order of the ClusterQueue's spec; `borrowed` is not shown here.
     pub reservation: Vec<FlavorTotal>,
-    /// `flavorsUsage`, likewise.
+    /// `flavorsUsage`, in the same order.
     pub usage: Vec<FlavorTotal>,
-    /// What it consumed and its place in the order, whether or not its ClusterQueue goes by that; `None` while
-    /// `admissionFairSharing` is off or there is no such ClusterQueue.
+    /// Its consumption and its place in the order, even if its ClusterQueue does not order by that. `None` while `admissionFairSharing` is
+    /// off or the ClusterQueue does not exist.
     pub past: Option<(PastUsage, Score)>,
 }
 
-/// The status of a cohort, be it an object or only named.
+/// The status of a cohort, with or without an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CohortReport {
     /// The cohorts above; `None` for a root.
     pub kinship: Option<Kinship>,
-    /// Its quota and that of everything below that is lent upwards, sorted by flavor and resource.
+    /// Its quota plus the quota that its descendants lend upwards, sorted by flavor and resource.
     pub quota: Vec<(FlavorName, ResourceName, Amount)>,
-    /// What the ClusterQueues below reserve, sorted likewise, for the same pairs.
+    /// The reservations of the ClusterQueues below, for the same pairs in the same order.
     pub reservation: Vec<(FlavorName, ResourceName, Amount)>,
-    /// How many workloads of the ClusterQueues below are admitted.
+    /// The number of admitted workloads of the ClusterQueues below.
     pub admitted: u32,
 }
 
@@ -118,7 +118,7 @@ pub enum QueueRef {
 }
 
 impl State {
-    /// Whether [`Self::take_changed_queues`] has something to tell.
+    /// Whether [`Self::take_changed_queues`] would return anything.
     pub fn has_changed_queues(&self) -> bool {
         !self.changed.is_empty()
     }
@@ -126,7 +126,7 @@ impl State {
     /// The queues and cohorts whose reports may have changed since the last call, deleted ones included, sorted.
     pub fn take_changed_queues(&mut self) -> Vec<QueueRef> {
         let mut changed = std::mem::take(&mut self.changed);
-        // Why here: usage changes often, and each change is seen by all cohorts above.
+        // Why here: usage changes often, and each change affects all cohorts above.
         let mut above = BTreeSet::new();
         for queue in &changed {
             let node = match queue {
@@ -179,7 +179,7 @@ impl State {
         })
     }
 
-    /// The status of a cohort, if it exists or is named by anybody.
+    /// The status of a cohort, if it exists or an object names it.
     pub fn cohort_report(&self, name: &CohortName) -> Option<CohortReport> {
         let node = self.forest.cohort(name)?;
         let mut quota: Vec<_> = self
@@ -217,14 +217,14 @@ impl State {
         })
     }
 
-    /// How many pending workloads of a LocalQueue wait for a change.
+    /// The number of pending workloads of a LocalQueue that wait for a change.
     fn parked_of(&self, local: &Local, queue: &Queue) -> usize {
         if !queue.active.is_active() {
-            // Wire: what a queue that admits nothing keeps in its heap does not wait for its turn.
+            // Wire: no workload in the heap of an inactive queue waits for its turn.
             return local.pending;
         }
         let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
-        // Why so: counting one by one is left to queues with several LocalQueues and workloads in both places.
+        // Why so: workloads are counted singly only if the queue has several LocalQueues and workloads in both places.
         if local.pending == pending || parked == 0 {
             return parked;
         }
@@ -245,7 +245,7 @@ impl State {
         };
         let parent = cohort(self.forest.parent(node)?)?;
         if self.forest.in_cycle(node) {
-            // Why: which cohort of a circle stands at the top, and below which it hangs, is chance. Nothing is admitted there.
+            // Why: which cohort of a circle stands at the top, and below which it hangs, is arbitrary. Nothing is admitted there.
             let is_queue = matches!(self.forest.name(node)?, NodeName::Queue(_));
             return is_queue.then(|| Kinship {
                 root: parent.clone(),
@@ -298,7 +298,7 @@ impl State {
             let (book, queue) = (self.book.as_ref()?, queue?);
             let mut past = book.past(key)?;
             if book.remembers() {
-                // Wire: what was never used is told as zero.
+                // Wire: a resource that was never used is shown as zero.
                 for resource in queue.spec.groups.iter().flat_map(|group| &group.covered) {
                     past.consumed.entry(resource.clone()).or_default();
                 }
@@ -310,7 +310,7 @@ impl State {
             active,
             pending: local.pending,
             inadmissible: queue.map_or(0, |queue| self.parked_of(local, queue)),
-            // Wire: without its ClusterQueue nothing is held through it, although what was admitted runs on.
+            // Wire: without its ClusterQueue nothing is held through the LocalQueue, although admitted workloads run on.
             reserving: queue.map_or(0, |_| local.ledger.reserving_count()),
             admitted: queue.map_or(0, |_| local.ledger.admitted_count()),
             reservation: listed(local.ledger.reserved()),
@@ -320,7 +320,7 @@ impl State {
     }
 }
 
-/// Whether what goes beyond the nominal quota is told apart.
+/// Whether a report shows the part beyond the nominal quota separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Borrowing {
     Shown,
@@ -413,7 +413,7 @@ pub(crate) fn active(
     }
 }
 
-/// Adds what is wrong with the checks; says whether a MultiKueue check is attached.
+/// Adds the problems of the checks; returns whether a MultiKueue check is attached.
 fn check_parts(
     spec: &ClusterQueue,
     named: &[&FlavorName],

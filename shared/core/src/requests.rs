@@ -1,10 +1,10 @@
-//! What one pod asks for, as counted against quota.
+//! The request of one pod, as counted against quota.
 //!
-//! The steps are those of `spec/admission-engine.md 4.5`, in its order: overhead of the runtime class, defaults of limit
-//! ranges, limits for missing requests, the pod's total, names that do not count, transformations. The Workload as stored
-//! is never changed by any of them. Not here: devices (step 7); a pod that claims some has a problem, see [`Claims`].
+//! The steps are those of `spec/admission-engine.md 4.5`, in its order: overhead of the runtime class, defaults of limit ranges, limits for
+//! missing requests, the pod's total, names that do not count, transformations. None of them changes the stored Workload. Devices (step 7)
+//! are not counted here; a pod that claims devices has a problem, see [`Claims`].
 //!
-//! Invariant: the result holds no negative amount, and nothing that is asked for makes this panic or wrap.
+//! Invariant: the result holds no negative amount, and no request causes a panic or a wrap-around.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,29 +24,29 @@ pub type Amounts = BTreeMap<ResourceName, Amount>;
 /// Requests and limits of a container or of a whole pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// What it asks for.
+    /// Its requests.
     pub requests: Amounts,
-    /// What it may not exceed.
+    /// Its limits.
     pub limits: Amounts,
 }
 
-/// What of a container costs quota.
+/// The parts of a container that cost quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
     /// Its resources.
     pub resources: Resources,
-    /// Whether it is an init container that goes on running.
+    /// Whether it is an init container that keeps running.
     pub sidecar: bool,
 }
 
-/// What of a pod template costs quota.
+/// The parts of a pod template that cost quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Containers, in order.
     pub containers: Vec<Container>,
     /// Init containers, in order.
     pub init_containers: Vec<Container>,
-    /// `spec.resources`: of the pod as a whole.
+    /// `spec.resources`: the requests and limits of the pod as a whole.
     pub whole: Resources,
     /// `spec.overhead`.
     pub overhead: Amounts,
@@ -56,12 +56,12 @@ pub struct Pod {
     pub claims_devices: bool,
 }
 
-/// How the operator wants resources counted. *Source*: `spec/api.md API-13`, `resources`.
+/// How the administrator wants resources counted. *Source*: `spec/api.md API-13`, `resources`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Resources whose name starts so do not count.
+    /// Prefixes of resource names that do not count.
     pub excluded_prefixes: Vec<String>,
-    /// Rewrites, at most one per input.
+    /// Rewrites of requests, at most one per input.
     pub transformations: Vec<Transformation>,
     /// What happens to pods that claim devices.
     pub claims: Claims,
@@ -70,17 +70,17 @@ pub struct Rules {
 /// What happens to pods that claim devices. *Source*: gate `KueueDRARejectWorkloadsWhenDRADisabled`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
-    /// They are refused, because nobody here can count the devices.
+    /// They are refused, because Roadstead cannot count the devices.
     #[default]
     Refuse,
     /// Their devices cost nothing.
     Ignore,
 }
 
-/// What counts beside the pod itself.
+/// Facts beside the pod itself that count.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// The operator's rules.
+    /// The administrator's rules.
     pub rules: &'a Rules,
     /// The limit ranges of the namespace.
     pub limits: &'a Limits,
@@ -88,17 +88,17 @@ pub struct Around<'a> {
     pub overhead: Option<&'a Amounts>,
 }
 
-/// What is wrong with the requests of a Workload.
+/// Problems of the requests of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What makes no sense by itself.
+    /// Requests that are invalid by themselves.
     pub invalid: Vec<String>,
-    /// What the namespace does not allow.
+    /// Requests that the limit ranges of the namespace forbid.
     pub outside_limits: Vec<String>,
 }
 
 impl Findings {
-    /// Notes what the namespace does not allow; a field that has been named already is not named again.
+    /// Records a request that the namespace forbids; a field that is already named is not named again.
     fn outside(&mut self, field: &str, text: &str) {
         let start = format!("{field}: ");
         if !self.outside_limits.iter().any(|told| told.starts_with(&start)) {
@@ -106,7 +106,7 @@ impl Findings {
         }
     }
 
-    /// As one sentence, in the words of `spec/admission-engine.md 2.3` items 6 and 7; the former hides the latter.
+    /// The problems as one sentence, in the words of `spec/admission-engine.md 2.3` items 6 and 7; the former hides the latter.
     pub fn sentence(&self) -> Option<String> {
         // Wire: both phrases up to the colon.
         if !self.invalid.is_empty() {
@@ -123,12 +123,12 @@ impl Findings {
     }
 }
 
-/// Where in a pod's spec something stands. It is only spelt out when there is something to tell about it.
+/// A place in a pod's spec. It is spelt out only when there is a finding about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The path of the spec.
     pub spec: &'a str,
-    /// A list of containers in it, and a position there; `None` for the spec itself.
+    /// A list of containers in it and the index there; `None` for the spec itself.
     pub container: Option<(&'static str, usize)>,
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What one pod asks for. `path` is that of the pod's spec, for the findings.
+/// The request of one pod. `path` is that of the pod's spec, for the findings.
 pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings) -> Amounts {
     if pod.claims_devices && around.rules.claims == Claims::Refuse {
         findings.invalid.push(format!(
@@ -170,13 +170,13 @@ pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings
     counted
 }
 
-/// Fills in what the API server will fill in when the pod is created.
+/// Fills in the values that the API server will fill in when the pod is created.
 fn complete(pod: &mut Pod, around: &Around<'_>) {
     if pod.overhead.is_empty() {
         pod.overhead = around.overhead.cloned().unwrap_or_default();
     }
-    // Why not for all: what containers ask for themselves adds up to the pod's request. Why before limit ranges: so does the API
-    // server, which defaults a pod first, so a limit of the whole pod counts whole although its containers get defaults.
+    // Why not for all: the requests of the containers themselves add up to the pod's request. Why before limit ranges: the API server
+    // defaults a pod first, too. So a limit of the whole pod counts in full although its containers get defaults.
     let asked: Vec<&ResourceName> = { pod.containers.iter().chain(&pod.init_containers) }
         .flat_map(|container| {
             container
@@ -195,7 +195,7 @@ fn complete(pod: &mut Pod, around: &Around<'_>) {
     }
 }
 
-/// Copies what is missing.
+/// Copies the entries that are missing.
 fn fill_in(to: &mut Amounts, from: &Amounts) {
     for (name, amount) in from {
         to.entry(name.clone()).or_insert(*amount);
@@ -235,7 +235,7 @@ fn validate(path: &str, pod: &Pod, findings: &mut Findings) {
     check(whole, &pod.whole);
 }
 
-/// Looks for requests above limits that nobody wrote: those are the namespace's doing.
+/// Looks for requests above limits that only a limit range of the namespace has set.
 fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) {
     for ((place, full), (_, asked)) in containers(path, full).zip(containers(path, asked)) {
         for (name, request) in &full.resources.requests {
@@ -256,8 +256,8 @@ fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) 
     }
 }
 
-/// The pod's total: containers and sidecars together, or the highest moment of the init containers; what the pod asks for
-/// as a whole takes precedence; plus overhead.
+/// The total of a pod: the larger of its containers with sidecars, and of the highest moment of its init containers. Requests of the pod as
+/// a whole replace it. Overhead is added.
 fn total(pod: &Pod) -> Amounts {
     let mut running = Amounts::new();
     for container in &pod.containers {

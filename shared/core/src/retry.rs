@@ -1,20 +1,20 @@
-//! When to try again: the one back-off policy, and what an error asks for.
+//! When to try again: the only back-off policy, and what an error demands.
 //!
-//! Invariant: chance is handed in, so the same attempt and the same jitter give the same delay on every machine.
+//! Invariant: the random value is an argument, so the same attempt and the same jitter give the same delay on every machine.
 
 use jiff::SignedDuration;
 
 /// Limit: more steps than this change nothing, because every sensible maximum is reached long before.
 const STEPS_MAX: u32 = 64;
 
-/// What an error wants its caller to do.
+/// What the caller must do after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Try again after the policy's delay.
     Retry,
-    /// Try again after this long: the other side said so.
+    /// Try again after this time, which the other side named.
     RetryAfter(SignedDuration),
-    /// Trying again is pointless until something changes; the change wakes us.
+    /// Trying again is pointless until something changes; the change triggers the next try.
     WaitForChange,
     /// Never try again.
     GiveUp,
@@ -27,7 +27,7 @@ pub enum Verdict {
 pub struct RetryPolicy {
     /// Delay after the first failed attempt.
     pub base: SignedDuration,
-    /// By what the delay grows with each further failed attempt.
+    /// The factor by which the delay grows with each further failed attempt.
     pub factor: i32,
     /// The longest delay before jitter.
     pub max: SignedDuration,
@@ -38,7 +38,7 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// How long to wait after failed attempt number `attempt` (from 1; 0 counts as 1).
     ///
-    /// `jitter` is a chance value in `0.0..1.0`; anything outside is brought into that range.
+    /// `jitter` is a random value in `0.0..1.0`; a value outside is clamped to that range.
     pub fn delay(&self, attempt: u32, jitter: f64) -> SignedDuration {
         let mut delay = self.base;
         for _ in 1..attempt.min(STEPS_MAX) {

@@ -1,8 +1,7 @@
-//! Everything admission knows: configuration, pending workloads, and who holds quota.
+//! Everything that admission knows: configuration, pending workloads, and holders of quota.
 //!
-//! Events go in, in any order and any number of times; [`State::cycle`] takes decisions out. Invariants: a workload is in
-//! exactly one [`Place`]; the ledgers, the forest's usage and the holders are each the sum of all that are
-//! [`Place::Holding`].
+//! Events go in, in any order and any number of times; [`State::cycle`] returns decisions. Invariants: a workload is in exactly one
+//! [`Place`]; the ledgers, the forest's usage and the holders are each the sum of all workloads that are [`Place::Holding`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ use table::Table;
 pub use table::{ClusterId, LocalId, WorkloadId};
 pub use visible::PendingEntry;
 
-/// What the operator chose. *Source*: `spec/api.md API-13`.
+/// The administrator's settings. *Source*: `spec/api.md API-13`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `waitForPodsReady.requeuingStrategy.timestamp`.
@@ -64,17 +63,17 @@ impl Settings {
     }
 }
 
-/// Whether workloads that are not ready hold others back. *Source*: `spec/admission-engine.md 4.1`.
+/// Whether workloads that are not ready block others. *Source*: `spec/admission-engine.md 4.1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Blocking {
-    /// They do not.
+    /// They do not block others.
     #[default]
     Never,
-    /// Nobody gets quota while somebody who has quota is not ready.
+    /// No workload gets quota while a workload that holds quota is not ready.
     UntilPodsReady,
 }
 
-/// The operator's brake.
+/// Whether the administrator has paused admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Workloads are admitted.
@@ -84,70 +83,69 @@ pub enum Pace {
     Paused,
 }
 
-/// Something that happened outside.
+/// A change outside of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A ClusterQueue is there, or changed.
+    /// A ClusterQueue was created or changed.
     ClusterQueue(Box<ClusterQueue>),
-    /// A ClusterQueue is gone.
+    /// A ClusterQueue was deleted.
     ClusterQueueGone(ClusterQueueName),
-    /// A Cohort is there, or changed.
+    /// A Cohort was created or changed.
     Cohort(Cohort),
-    /// A Cohort is gone.
+    /// A Cohort was deleted.
     CohortGone(CohortName),
-    /// A LocalQueue is there, or changed.
+    /// A LocalQueue was created or changed.
     LocalQueue(LocalQueue),
-    /// A LocalQueue is gone.
+    /// A LocalQueue was deleted.
     LocalQueueGone(Key),
-    /// What the status of a LocalQueue says of its past usage; only the first one told counts.
+    /// The past usage that the status of a LocalQueue shows; only the first report counts.
     PastUsage {
-        /// The LocalQueue; it must have been told before.
+        /// The LocalQueue; an earlier event must have reported it.
         local: Key,
-        /// What its status says.
+        /// The past usage.
         past: PastUsage,
     },
-    /// A ResourceFlavor is there, or changed.
+    /// A ResourceFlavor was created or changed.
     Flavor(Flavor),
-    /// A ResourceFlavor is gone.
+    /// A ResourceFlavor was deleted.
     FlavorGone(FlavorName),
-    /// An AdmissionCheck is there, or changed.
+    /// An AdmissionCheck was created or changed.
     Check(Check),
-    /// An AdmissionCheck is gone.
+    /// An AdmissionCheck was deleted.
     CheckGone(CheckName),
-    /// A namespace is there, or changed.
+    /// A namespace was created or changed.
     Namespace {
         /// Its name.
         name: Arc<str>,
         /// Its labels.
         labels: BTreeMap<String, String>,
     },
-    /// A namespace is gone.
+    /// A namespace was deleted.
     NamespaceGone(Arc<str>),
-    /// A Workload is there, or changed.
+    /// A Workload was created or changed.
     Workload(Box<Workload>),
-    /// A Workload is gone.
+    /// A Workload was deleted.
     WorkloadGone {
         /// Namespace and name.
         key: Key,
-        /// Which one of that name.
+        /// Its UID.
         uid: Uid,
     },
-    /// A reservation or an eviction could not be written, and will not be. Each [`crate::cycle::Decision::Reserve`] must end
-    /// in this or in a Workload that shows the quota: until then the quota counts as held, even if the Workload is
-    /// deactivated.
+    /// A reservation or an eviction could not be written, and will not be. Each [`crate::cycle::Decision::Reserve`] must end in this event
+    /// or in a Workload that shows the quota. Until then the quota counts as held, even if the Workload is deactivated.
     ReserveFailed {
         /// Namespace and name.
         key: Key,
-        /// Which one of that name.
+        /// Its UID.
         uid: Uid,
     },
-    /// The operator's brake was moved.
+    /// The administrator paused or resumed admission.
     Paused(Pace),
-    /// Everything that existed at the start has been told; no cycle decides anything before.
+    /// All objects that existed at the start were reported; before that no cycle decides anything.
     Synced,
 }
 
-/// See the module.
+/// The state of admission; [`State::apply`] takes events in, [`State::cycle`] decides.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) settings: Settings,
@@ -165,26 +163,26 @@ pub struct State {
     users_of_check: BTreeMap<CheckName, BTreeSet<ClusterId>>,
     /// Quota and usage of the whole tree.
     pub(crate) forest: Forest,
-    /// Whose quota could be taken back.
+    /// Workloads whose quota could be taken back.
     pub(crate) holders: Holders,
     /// The ClusterQueues that exist, by their node.
     pub(crate) nodes: BTreeMap<NodeId, ClusterId>,
     /// Past usage of LocalQueues.
     pub(crate) book: Option<UsageBook>,
-    /// LocalQueues whose holders are listed with a past that is not up to date.
+    /// LocalQueues whose holders are listed with an outdated past usage.
     stale_past: BTreeSet<LocalId>,
-    /// What came free since it was last spread in its tree, by the queue that gave it back.
+    /// Amounts that became free and were not spread in their tree yet, by the queue that released them.
     gains: BTreeMap<ClusterId, BTreeMap<FlavorResource, Exact>>,
-    /// All that ever came free in a tree, to compare with what is lacking.
+    /// The total that ever became free in a tree, to compare with what is lacking.
     freed: BTreeMap<(NodeId, FlavorResource), Exact>,
     pub(crate) backoffs: BTreeSet<(Timestamp, WorkloadId)>,
-    /// When evictions that were decided must have become visible.
+    /// When decided evictions must have become visible.
     expectations: BTreeSet<(Timestamp, WorkloadId)>,
     /// When claims end that were not served by then.
     claim_ends: BTreeSet<(Timestamp, ClusterId)>,
-    /// Evictions to tell, now that the reservation they end is visible.
+    /// Evictions to report, now that the reservations they end are visible.
     pub(crate) orders: BTreeSet<WorkloadId>,
-    /// How many that hold quota are not ready.
+    /// The number of holders of quota that are not ready.
     pub(crate) unready: usize,
     /// Queues whose head can be tried.
     pub(crate) ready: BTreeSet<ClusterId>,
@@ -192,11 +190,11 @@ pub struct State {
     pub(crate) last_turn: Option<ClusterId>,
     /// Workloads whose reason for waiting may have changed without a cycle.
     pub(crate) unexplained: BTreeSet<WorkloadId>,
-    /// Workloads put aside unseen, because an equal one had failed.
+    /// Workloads put aside unseen because an equal one had failed.
     pub(crate) bypassed: BTreeSet<WorkloadId>,
     pub(crate) changed: BTreeSet<QueueRef>,
     pub(crate) outcome: CycleOutcome,
-    /// Queues whose head was skipped, when it was last tried, because its victims were taken.
+    /// Queues whose head was skipped at its last try because its victims were taken.
     pub(crate) skipping: BTreeSet<ClusterId>,
 }
 
@@ -205,10 +203,10 @@ pub struct State {
 pub(crate) struct Cluster {
     pub(crate) name: ClusterQueueName,
     pub(crate) queue: Option<Queue>,
-    /// Why apart from the queue: quota stays held while a queue is gone or not yet known.
+    /// Why apart from the queue: quota stays held while a queue is deleted or not yet known.
     pub(crate) ledger: Ledger,
     locals: BTreeSet<LocalId>,
-    /// Whether it is among those that changed already.
+    /// Whether it is already recorded as changed.
     pub(crate) noted: bool,
 }
 
@@ -220,27 +218,27 @@ pub(crate) struct Queue {
     pub(crate) node: NodeId,
     pub(crate) active: Active,
     pub(crate) pending: Pending,
-    /// How many of its heads were tried.
+    /// The number of its heads that were tried.
     pub(crate) tries: u64,
-    /// What its head waits for, if others are evicted so that it fits.
+    /// The claim of its head, if others are evicted so that it fits.
     pub(crate) claim: Option<Box<Claim>>,
 }
 
-/// What a head will take once the workloads have stopped that are evicted in its favour.
+/// The quota that a head will take once the workloads evicted in its favour have stopped.
 ///
-/// Invariant: what it asks for counts as taken in every round of its tree until it is admitted or gives up, and its victims
-/// are nobody else's. So quota that comes free bit by bit is not taken by another workload, and the head never needs more
-/// victims than it has chosen. It gives up when it is no longer the head of its queue, asks for something else, can no
-/// longer fit, or when it is overdue: then it waits on, behind all others. *Source*: `spec/admission-engine.md 2.12, 10 item 20`.
+/// Invariant: its request counts as taken in every round of its tree until it is admitted or gives up, and its victims belong to no other
+/// head. So quota that becomes free bit by bit is not taken by another workload, and the head never needs more victims than it has chosen.
+/// It gives up when it is no longer the head of its queue, requests something else, can no longer fit, or is overdue; an overdue head waits
+/// on, behind all others. *Source*: `spec/admission-engine.md 2.12, 10 item 20`.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) id: WorkloadId,
-    /// Why beside the number: numbers are used again.
+    /// Why beside the number: numbers are reused.
     pub(crate) uid: Uid,
     pub(crate) class: ClassId,
-    /// What it will get: flavors, counts and usage are settled.
+    /// The quota it will get: flavors, counts and usage are settled.
     pub(crate) nomination: Nomination,
-    /// Its victims, as they were when it chose them. Empty when it waits for victims of others only.
+    /// Its victims, as they were when it chose them. Empty when it only waits for victims of others.
     pub(crate) victims: Vec<Arc<Holder>>,
     /// When it must have been admitted; [`Timestamp::MAX`] once it is overdue and keeps nothing any more.
     pub(crate) until: Timestamp,
@@ -251,17 +249,17 @@ pub(crate) struct Claim {
 pub(crate) struct Local {
     pub(crate) key: Key,
     pub(crate) queue: Option<LocalQueue>,
-    /// What it stands for, if it exists.
+    /// The ClusterQueue that it leads to, if that exists.
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) ledger: Ledger,
     pub(crate) pending: usize,
     /// Workloads that name it.
     pub(crate) workloads: BTreeSet<WorkloadId>,
-    /// Whether it is among those that changed already.
+    /// Whether it is already recorded as changed.
     pub(crate) noted: bool,
 }
 
-/// A Workload and what was decided about it.
+/// A Workload and the decisions about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) workload: Box<Workload>,
@@ -270,13 +268,13 @@ pub(crate) struct Record {
     pub(crate) place: Place,
     pub(crate) assumption: Option<Box<Assumption>>,
     pub(crate) eviction: Option<Box<Eviction>>,
-    /// The last explanation given that the Workload's condition does not show yet.
+    /// The last reported explanation that the Workload's condition does not show yet.
     pub(crate) said: Option<Box<Reason>>,
-    /// How far its last attempt got, and which attempt of its queue that was.
+    /// The progress of its last attempt, and the number of that attempt in its queue.
     pub(crate) progress: Option<Box<(Progress, u64)>>,
 }
 
-/// Where a Workload lives.
+/// The place of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Neither pending nor holding: finished, inactive, gated, or its queue is missing or stopped.
@@ -287,14 +285,14 @@ pub(crate) enum Place {
         cluster: ClusterId,
         /// The LocalQueue through which it came.
         local: LocalId,
-        /// Its place there.
+        /// Its ticket in that queue.
         ticket: Ticket,
     },
-    /// Holds quota, be it by its status or by an assumption.
+    /// Holds quota, by its status or by an assumption.
     Holding(Box<Holding>),
 }
 
-/// What a Workload holds.
+/// The quota that a Workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holding {
     /// The queue whose quota is held.
@@ -303,10 +301,10 @@ pub(crate) struct Holding {
     pub(crate) local: LocalId,
     /// What is held.
     pub(crate) amounts: Amounts,
-    /// How far it is.
+    /// Whether it is reserved or admitted.
     pub(crate) stage: Stage,
     pub(crate) readiness: Readiness,
-    /// Whether it is, or is about to be, evicted.
+    /// Whether it is evicted or is about to be.
     pub(crate) evicted: bool,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
@@ -320,18 +318,18 @@ pub(crate) enum Readiness {
     NotReady,
 }
 
-/// A reservation that was decided and is not yet visible.
+/// A decided reservation that is not visible yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Assumption {
     pub(crate) admission: Admission,
     pub(crate) since: Timestamp,
-    /// When `QuotaReserved` had become what it was.
+    /// When `QuotaReserved` had last changed before the decision.
     pub(crate) quota_since: Option<Timestamp>,
-    /// How often the workload had been evicted.
+    /// The number of evictions before the decision.
     pub(crate) evictions: u64,
 }
 
-/// An eviction that was decided and is not yet visible.
+/// A decided eviction that is not visible yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Eviction {
     pub(crate) reason: PreemptReason,
@@ -339,7 +337,7 @@ pub(crate) struct Eviction {
     pub(crate) preemptor: Key,
     pub(crate) preemptor_uid: Uid,
     pub(crate) preemptor_queue: ClusterQueueName,
-    /// When it must have become visible; after that it is decided anew.
+    /// When it must have become visible; after that it is decided again.
     pub(crate) until: Timestamp,
     pub(crate) told: Told,
 }
@@ -348,7 +346,7 @@ pub(crate) struct Eviction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Yes,
-    /// Why: a reservation that is not visible yet cannot be ended; it is told as soon as it is.
+    /// Why: a reservation that is not visible yet cannot be ended; the eviction is reported as soon as it is visible.
     NotYet,
 }
 
@@ -392,7 +390,7 @@ impl State {
         }
     }
 
-    /// Takes note of an event. The same event twice changes nothing.
+    /// Applies an event. The same event twice changes nothing.
     pub fn apply(&mut self, event: Event, now: Timestamp) {
         if self.is_news(&event) {
             self.holders.forget_displaced();
@@ -425,7 +423,7 @@ impl State {
         }
     }
 
-    /// Whether something other than preemption happened, so that shares may be weighed anew.
+    /// Whether the event is something other than preemption, so that shares may be weighed again.
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::ClusterQueue(queue) => self
@@ -436,7 +434,7 @@ impl State {
                 known.uid != workload.uid || known.is_finished() != workload.is_finished()
             }),
             Event::ClusterQueueGone(_) | Event::WorkloadGone { .. } => true,
-            // Why not: their statuses change whenever shares do.
+            // Why not: the statuses of these objects change whenever shares do.
             Event::Cohort(_)
             | Event::CohortGone(_)
             | Event::LocalQueue(_)
@@ -454,8 +452,7 @@ impl State {
         }
     }
 
-    /// The earliest time at which something happens by itself: a back-off or a claim ends, an eviction is overdue, usage is
-    /// sampled.
+    /// The earliest time at which something happens without an event: a back-off or a claim ends, an eviction is overdue, usage is sampled.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let sample = self.book.as_ref().and_then(UsageBook::next_sample);
         let claim = { self.claim_ends.first().map(|(at, _)| *at) }.filter(|at| *at < Timestamp::MAX);
@@ -466,12 +463,12 @@ impl State {
             .min()
     }
 
-    /// Whether nothing new is admitted.
+    /// Whether the administrator has paused admission.
     pub fn is_paused(&self) -> bool {
         self.pace == Pace::Paused
     }
 
-    /// Whether another cycle would find something to do right now.
+    /// Whether another cycle would have something to do right now.
     pub fn has_work(&self) -> bool {
         let heads = self.pace == Pace::Running && (!self.ready.is_empty() || !self.gains.is_empty());
         let words = !self.unexplained.is_empty() || !self.bypassed.is_empty() || !self.orders.is_empty();
@@ -488,18 +485,18 @@ impl State {
             .and_then(|cluster| cluster.queue.as_mut())
     }
 
-    /// A ClusterQueue that exists.
+    /// The ClusterQueue of this name, if it exists.
     pub(crate) fn queue_named(&self, name: &ClusterQueueName) -> Option<&Queue> {
         self.clusters.get(name).and_then(|cluster| cluster.queue.as_ref())
     }
 
-    /// A LocalQueue that exists.
+    /// The LocalQueue of this name, if it exists.
     pub(crate) fn local_named(&self, key: &Key) -> Option<(&LocalQueue, &Local)> {
         let local = self.locals.get(key)?;
         Some((local.queue.as_ref()?, local))
     }
 
-    /// Puts a queue among those that are ready, or takes it out.
+    /// Updates whether a queue is among those that are ready.
     pub(crate) fn touch(&mut self, id: ClusterId) {
         if self.queue(id).is_some_and(|queue| self.is_ready(queue)) {
             self.ready.insert(id);

@@ -1,7 +1,7 @@
-//! What a Workload's status says, in the words of core.
+//! A Workload's status, as core sees it.
 //!
-//! Invariant: this is data. Who may change which part is decided by the machines that take a `Status` and return a new
-//! one; the border turns the difference into one write.
+//! Invariant: this is data. The machines that take a `Status` and return a new one decide which part may change; the caller writes the
+//! difference at once.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::condition::Conditions;
 use crate::name::{CheckName, ClusterName, ClusterQueueName, FlavorName, PodSetName, ResourceName};
 use crate::workload::Toleration;
 
-/// The status of a Workload. *Source*: `spec/api.md API-9.2`; fields core never changes stay with the border.
+/// The status of a Workload. *Source*: `spec/api.md API-9.2`; the caller keeps the fields that core never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The conditions.
@@ -21,23 +21,23 @@ pub struct Status {
     pub admission: Option<Admission>,
     /// Admission checks by name.
     pub checks: BTreeMap<CheckName, CheckState>,
-    /// Requeue bookkeeping.
+    /// Counters and times for requeueing.
     pub requeue: Option<Requeue>,
     /// Worker clusters to which the Workload is offered (manager only).
     pub nominated: Vec<ClusterName>,
-    /// The worker cluster that won (manager only). Excludes a non-empty `nominated`.
+    /// The worker cluster that was chosen (manager only). Excludes a non-empty `nominated`.
     pub cluster: Option<ClusterName>,
-    /// Pods that will not be needed any more, by pod set.
+    /// Pods that are no longer needed, by pod set.
     pub reclaimable: BTreeMap<PodSetName, u32>,
-    /// Seconds spent Admitted in earlier admissions.
+    /// Seconds spent admitted in earlier admissions.
     pub accumulated_secs: Option<u32>,
-    /// Evictions so far, by (reason, underlying cause; may be empty).
+    /// The number of evictions so far, by reason and underlying cause (may be empty).
     pub evictions: BTreeMap<(String, String), u32>,
-    /// What each pod set asks for in total, as counted against quota; only while no quota is reserved.
+    /// The total request of each pod set, as counted against quota; only while no quota is reserved.
     pub requests: BTreeMap<PodSetName, BTreeMap<ResourceName, Amount>>,
-    /// Nodes that failed under it and are to be replaced.
+    /// Nodes of the Workload that failed and are to be replaced.
     pub unhealthy_nodes: Vec<String>,
-    /// Where the gates of `spec.preemptionGates` stand, by name.
+    /// The positions of the gates of `spec.preemptionGates`, by name.
     pub preemption_gates: BTreeMap<String, PreemptionGate>,
 }
 
@@ -49,21 +49,21 @@ impl Status {
     }
 }
 
-/// Where a preemption gate stands.
+/// The state of a preemption gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreemptionGate {
-    /// Whether it lets through.
+    /// Its position.
     pub position: GatePosition,
-    /// Since when.
+    /// When the position last changed.
     pub since: Timestamp,
 }
 
-/// Whether a preemption gate lets through.
+/// The position of a preemption gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GatePosition {
     /// The Workload may not preempt others.
     Closed,
-    /// It may, as far as this gate is concerned.
+    /// This gate allows the Workload to preempt others.
     Open,
 }
 
@@ -76,7 +76,7 @@ pub struct Admission {
     pub pod_sets: Vec<Assignment>,
 }
 
-/// What one pod set was given.
+/// The assignment of one pod set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The pod set.
@@ -89,21 +89,21 @@ pub struct Assignment {
     pub count: u32,
 }
 
-/// Where an admission check stands.
+/// The phase of an admission check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckPhase {
-    /// Not decided.
+    /// The check is not decided.
     Pending,
-    /// Passed.
+    /// The check is passed.
     Ready,
-    /// Try again later: the Workload is evicted.
+    /// The check is to be tried again later: the Workload is evicted.
     Retry,
-    /// Never: the Workload is deactivated.
+    /// The check is refused for good: the Workload is deactivated.
     Rejected,
 }
 
 impl CheckPhase {
-    /// The word of the API.
+    /// The phase as the API shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -117,7 +117,7 @@ impl CheckPhase {
 /// One entry of `status.admissionChecks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckState {
-    /// Where it stands.
+    /// Its phase.
     pub phase: CheckPhase,
     /// When the phase (or, for some checks, the message) last changed.
     pub since: Timestamp,
@@ -125,9 +125,9 @@ pub struct CheckState {
     pub message: String,
     /// What to add to the pods when the job starts.
     pub updates: Vec<PodSetUpdate>,
-    /// Back-off asked for with `Retry`, in seconds.
+    /// The back-off requested with `Retry`, in seconds.
     pub requeue_after_secs: Option<u32>,
-    /// How often this check was in `Retry` before.
+    /// The number of earlier `Retry` verdicts of this check.
     pub retry_count: Option<u32>,
 }
 
@@ -163,8 +163,8 @@ pub struct PodSetUpdate {
 /// `status.requeueState`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requeue {
-    /// How often it was requeued because its pods were not ready in time.
+    /// The number of requeues because its pods were not ready in time.
     pub count: Option<u32>,
-    /// Not before this time.
+    /// The Workload is not queued before this time.
     pub at: Option<Timestamp>,
 }

@@ -1,10 +1,10 @@
-//! Texts that are no longer than the API takes them.
+//! Texts cut to the length that the API accepts.
 
 /// The longest message of a condition or a check, in bytes. *Source*: `spec/api.md API-1.2`.
 pub const MESSAGE_MAX: usize = 32 * 1024;
 const ELLIPSIS: char = '…';
 
-/// The text, cut to so many bytes if it is longer, with a sign that it was. What was cut already stays as it is.
+/// The text, cut to `most` bytes if it is longer, with a mark that shows the cut. A text that was already cut stays as it is.
 pub fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = most.saturating_sub(ELLIPSIS.len_utf8());

@@ -1,4 +1,4 @@
-//! What a Workload asks for.
+//! A Workload and its requests.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::condition::Truth;
 use crate::name::{Key, PodSetName, ResourceName, Uid};
 use crate::status::Status;
 
-/// A Workload as core sees it: parsed once at the border.
+/// A Workload as core sees it, parsed by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Namespace and name.
     pub key: Key,
     /// `metadata.uid`.
     pub uid: Uid,
-    /// Label `kueue.x-k8s.io/job-uid`: the job it was made for.
+    /// Label `kueue.x-k8s.io/job-uid`: the job it was created for.
     pub job_uid: Option<Uid>,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
@@ -26,7 +26,7 @@ pub struct Workload {
     pub deleting: bool,
     /// Name of the LocalQueue in the same namespace; empty when none was given.
     pub queue: String,
-    /// `spec.priority`; absent counts as 0. What counts is [`Workload::effective_priority`].
+    /// `spec.priority`; absent counts as 0. Decisions use [`Workload::effective_priority`].
     pub priority: i32,
     /// Annotation `kueue.x-k8s.io/priority-boost`; 0 while gate `PriorityBoost` is off.
     pub boost: i32,
@@ -34,17 +34,17 @@ pub struct Workload {
     pub active: bool,
     /// `spec.maximumExecutionTimeSeconds`.
     pub max_execution_secs: Option<u32>,
-    /// Annotation `kueue.x-k8s.io/admission-gated-by`: the gates of other controllers; empty without.
+    /// Annotation `kueue.x-k8s.io/admission-gated-by`: the gates of other controllers; empty when absent.
     pub gated_by: String,
-    /// What is asked for, in order.
+    /// Its pod sets, in order.
     pub pod_sets: Vec<PodSet>,
-    /// What is wrong with the request itself (requests above limits, an amount that does not parse): shown as
-    /// `Misconfigured`. Empty when all is well.
+    /// Problems of the request itself (requests above limits, an amount that does not parse): shown as `Misconfigured`. Empty when it is
+    /// valid.
     pub problems: Vec<String>,
-    /// On a manager: why no worker cluster can ever hold it, in a sentence for people; `None` if one may, or where that is not
+    /// On a manager: why no worker cluster can ever hold it, in a sentence for people. `None` if a worker may hold it, or where that is not
     /// known. Shown as `ExceedsEveryWorker`.
     pub beyond: Option<String>,
-    /// The status last read.
+    /// The status as last read.
     pub status: Status,
 }
 
@@ -100,11 +100,11 @@ impl Workload {
 pub struct PodSet {
     /// Its name, unique in the Workload.
     pub name: PodSetName,
-    /// How many pods.
+    /// The number of pods.
     pub count: u32,
-    /// With how few pods it could start (partial admission).
+    /// The least number of pods with which it could start (partial admission).
     pub min_count: Option<u32>,
-    /// What **one** pod requests, by resource (containers, init containers, overhead already folded together).
+    /// The request of **one** pod, by resource (containers, init containers and overhead already added up).
     pub requests: BTreeMap<ResourceName, Amount>,
     /// `spec.nodeSelector` of the template.
     pub node_selector: BTreeMap<String, String>,
@@ -117,7 +117,7 @@ pub struct PodSet {
 }
 
 impl PodSet {
-    /// What `count` of its pods request.
+    /// The request of `count` of its pods.
     pub fn total(&self, count: u32) -> BTreeMap<ResourceName, Amount> {
         let times = |(name, amount): (&ResourceName, &Amount)| (name.clone(), amount.times(i64::from(count)));
         self.requests.iter().map(times).collect()
@@ -143,7 +143,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether a set of labels satisfies it. A missing label satisfies `NotIn` and `DoesNotExist`.
+    /// Whether a set of labels satisfies the requirement. A missing label satisfies `NotIn` and `DoesNotExist`.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
         let number = |text: &String| text.parse::<i64>().ok();
@@ -168,7 +168,7 @@ pub enum Operator {
     In,
     /// The label is absent or its value is none of the values.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
@@ -181,11 +181,11 @@ pub enum Operator {
 /// Effect of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// Pods are not placed.
+    /// Pods are not placed on the node.
     NoSchedule,
-    /// Pods are placed only when nothing else is left.
+    /// Pods are placed on the node only when no other node is left.
     PreferNoSchedule,
-    /// Pods are not placed, and running ones are removed.
+    /// Pods are not placed on the node, and running ones are removed.
     NoExecute,
 }
 

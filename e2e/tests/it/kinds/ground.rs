@@ -1,5 +1,6 @@
 //! A federation in which the controllers of other kinds run, and a namespace with a queue for each test.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
-use crate::shared::{chain, eventually};
+use crate::shared::{chain, eventually, eventually_or};
 
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const MANAGER: &str = "manager";
@@ -381,12 +382,16 @@ impl Room {
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
         let api = self.api(cluster, resource);
-        eventually(|| async {
+        let last = RefCell::new(Value::Null);
+        let probe = || async {
             let object = api.get_opt(name).await.ok()??;
             let object = serde_json::to_value(&object).unwrap();
-            wanted(&object).then_some(object)
-        })
-        .await
+            let is_wanted = wanted(&object);
+            last.replace(object.clone());
+            is_wanted.then_some(object)
+        };
+        let instead = || format!("for {} {name} of {cluster}: {:#}", resource.kind, last.borrow());
+        eventually_or(probe, instead).await
     }
 
     /// The Workload of a job once it is as wanted.

@@ -15,8 +15,11 @@ fn template(container: &str, secs: u32) -> Value {
 }
 
 /// One replica of each of these roles.
+///
+/// Why not `Never`: a pod that is deleted ends as failed, and with that policy the operator then calls a job failed that was held and
+/// let go again before its pods were gone.
 fn replicas(container: &str, roles: &[&str], secs: u32) -> Value {
-    let one = json!({"replicas": 1, "restartPolicy": "Never", "template": template(container, secs)});
+    let one = json!({"replicas": 1, "restartPolicy": "OnFailure", "template": template(container, secs)});
     roles
         .iter()
         .map(|role| ((*role).to_owned(), one.clone()))

@@ -1,4 +1,4 @@
-//! Autopilot: which nodes pods avoid, which they leave, and how much a sick node takes out of the quota.
+//! Autopilot: which nodes pods avoid, which nodes they leave, and how much quota a sick node takes away.
 //!
 //! Autopilot labels nodes; it sets no taints. *Source*: `spec/appwrapper.md 4`.
 
@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::amount::Amount;
 use crate::name::ResourceName;
 
-/// What the controller does about marked nodes: `appwrapper.autopilot` of the configuration.
+/// What the controller does about labelled nodes: `appwrapper.autopilot` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autopilot {
     /// `injectAntiAffinities`: whether pods avoid marked nodes.
     pub injects: bool,
-    /// `monitorNodes`: whether running pods leave them, and whether the slack queue lends less.
+    /// `monitorNodes`: whether running pods leave marked nodes, and whether the slack queue lends less.
     pub monitors: bool,
-    /// `preferNoScheduleWeight`: weight of what pods prefer.
+    /// `preferNoScheduleWeight`: weight of the preference against a node.
     pub weight: i32,
-    /// `resourceTaints`: which labels speak of which resource.
+    /// `resourceTaints`: the labels that mark each resource.
     pub marks: BTreeMap<ResourceName, Vec<Mark>>,
 }
 
@@ -27,18 +27,18 @@ pub struct Mark {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What it means.
+    /// What the mark means for pods.
     pub effect: Effect,
 }
 
 /// What a mark means for pods that use the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// None starts there, and those that run leave.
+    /// No pod starts on the node, and running pods leave it.
     NoExecute,
-    /// None starts there.
+    /// No pod starts on the node.
     NoSchedule,
-    /// Others nodes are preferred.
+    /// Other nodes are preferred.
     PreferNoSchedule,
 }
 
@@ -63,7 +63,7 @@ impl Default for Autopilot {
     }
 }
 
-/// What is known of a node.
+/// A node, as far as Autopilot looks at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its labels.
@@ -81,9 +81,9 @@ pub struct Node {
 /// Label expressions that pods get: each key with the values that its nodes must not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Avoid {
-    /// What they must not have.
+    /// Values that the nodes must not have.
     pub required: BTreeMap<String, Vec<String>>,
-    /// What they should not have.
+    /// Values that the nodes should not have.
     pub preferred: BTreeMap<String, Vec<String>>,
 }
 
@@ -160,7 +160,7 @@ impl Mark {
     }
 }
 
-/// How much of each resource the slack queue may lend, given its nominal quota and what is out of service; `None` is no limit.
+/// How much of each resource the slack queue may lend, given its nominal quota and what is out of service; `None` means no limit.
 ///
 /// *Source*: `spec/appwrapper.md 4.5`.
 pub fn lending_limits(

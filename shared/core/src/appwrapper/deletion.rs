@@ -1,4 +1,4 @@
-//! Deletion, gracefully and then forcefully, and the phases that wait for it. *Source*: `spec/appwrapper.md 2.3 T20-T34, 6`.
+//! Graceful and then forceful deletion, and the phases that wait for it. *Source*: `spec/appwrapper.md 2.3 T20-T34, 6`.
 
 use super::observed::{Child, Origin, Pod, Pods};
 use super::settings::DELETION_ON_FAILURE;
@@ -9,7 +9,7 @@ use crate::moment::later;
 use crate::note::Note;
 
 impl Pass<'_> {
-    /// What could not be read. What was certainly never created need not be.
+    /// What could not be read. Children that were certainly never created need not be read.
     pub(super) fn unread(&self) -> Vec<String> {
         let all = self.o.components.iter().enumerate();
         let children = all.filter_map(|(index, component)| match &component.child {
@@ -30,15 +30,15 @@ impl Pass<'_> {
         known.is_some_and(|condition| condition.truth != Truth::False)
     }
 
-    /// Deletes everything; true when it is gone.
+    /// Deletes everything; true when everything is gone.
     pub(super) fn delete_all(&mut self) -> bool {
         self.delete(|_| true)
     }
 
     /// Deletes the children of some components with their pods; true when they are gone.
     ///
-    /// Only what has our UID as its controller is deleted, so that a stranger of the same name is never touched; and what could
-    /// not be read is not gone (`spec/appwrapper.md` N-26, N-32).
+    /// Only a child that has our UID as its controller is deleted, so a foreign object of the same name is never touched. A child that
+    /// could not be read does not count as gone (`spec/appwrapper.md` N-26, N-32).
     pub(super) fn delete(&mut self, which: impl Fn(usize) -> bool) -> bool {
         let chosen: Vec<_> = self
             .o
@@ -77,7 +77,7 @@ impl Pass<'_> {
         true
     }
 
-    /// Says that nothing is being deleted any more, if something was ever deployed.
+    /// Says that no deletion is under way any more, if anything was ever deployed.
     pub(super) fn end_deletion(&mut self) {
         let was_deployed = self.condition(RESOURCES_DEPLOYED).is_some();
         let is_said = self
@@ -124,7 +124,7 @@ impl Pass<'_> {
             }
         }
         if !survivors.is_empty() {
-            // Limit: names in one message.
+            // Limit: the number of names in one message.
             survivors.truncate(10);
             let (after, names) = (duration::print(self.o.knobs.force_after), survivors.join(", "));
             let text = format!(
@@ -134,7 +134,7 @@ impl Pass<'_> {
         }
     }
 
-    /// T20, T21.
+    /// Transitions T20, T21.
     pub(super) fn suspending(&mut self) {
         if !self.delete_all() {
             return;
@@ -151,12 +151,12 @@ impl Pass<'_> {
         self.plan.status.phase = Phase::Suspended;
     }
 
-    /// T22 to T25.
+    /// Transitions T22 to T25.
     pub(super) fn resetting(&mut self) {
         if self.o.suspended {
             return self.suspend();
         }
-        // Unlike the anchor: also when it is False, so that a loss of this attempt is not taken for one of the next.
+        // Unlike the anchor: also when it is False, so that a loss in this attempt does not count as a loss in the next.
         self.set(PODS_READY, Truth::False, "Resetting", "");
         if !self.delete_all() {
             return;
@@ -165,7 +165,7 @@ impl Pass<'_> {
             let message = "Resources deleted for resetting AppWrapper";
             self.set(RESOURCES_DEPLOYED, Truth::False, "Resetting", message);
         }
-        // Unlike the anchor: the pause is counted from when the last pod was gone (`spec/appwrapper.md` N-11).
+        // Unlike the anchor: the pause is counted from the moment when the last pod was gone (`spec/appwrapper.md` N-11).
         let due = later(self.since(RESOURCES_DEPLOYED), self.o.knobs.retry_pause);
         if self.now < due {
             return self.wake(due);
@@ -179,7 +179,7 @@ impl Pass<'_> {
         self.begin_attempt();
     }
 
-    /// T26 to T28.
+    /// Transitions T26 to T28.
     pub(super) fn failed(&mut self) {
         if !self.is_true(RESOURCES_DEPLOYED) {
             return;
@@ -213,12 +213,12 @@ impl Pass<'_> {
         self.set(QUOTA_RESERVED, Truth::False, "Failed", "No resources deployed");
     }
 
-    /// T29 to T31.
+    /// Transitions T29 to T31.
     pub(super) fn succeeded(&mut self) {
         if !self.is_true(RESOURCES_DEPLOYED) {
             return;
         }
-        // Unlike the anchor: counted from the success, which is when the quota was freed (`spec/appwrapper.md` N-10).
+        // Unlike the anchor: the time is counted from the success, which is when the quota was freed (`spec/appwrapper.md` N-10).
         let ttl = self.o.knobs.success_ttl;
         let due = later(self.since(QUOTA_RESERVED), ttl);
         if self.now < due {
@@ -230,7 +230,7 @@ impl Pass<'_> {
         }
     }
 
-    /// T32 to T34.
+    /// Transitions T32 to T34.
     pub(super) fn terminate(&mut self) {
         if !self.o.finalizer {
             return;

@@ -21,11 +21,11 @@ pub struct Observed<'a> {
     pub components: &'a [Component],
     /// The pods that carry its label.
     pub pods: Pods<'a>,
-    /// What running pods must leave, by node. *Source*: `spec/appwrapper.md 4.4`.
+    /// Resources whose running pods must leave, by node. *Source*: `spec/appwrapper.md 4.4`.
     pub evict: &'a BTreeMap<String, BTreeSet<ResourceName>>,
-    /// How patient to be with it.
+    /// The timers and limits that apply to it.
     pub knobs: &'a Knobs,
-    /// What became of the creations of this pass, by component.
+    /// The results of the creations of this pass, by component.
     pub created: &'a BTreeMap<usize, Created>,
 }
 
@@ -34,22 +34,22 @@ pub struct Observed<'a> {
 pub struct Component {
     /// What its child is, or will be.
     pub identity: Identity,
-    /// Where its pods come from, declared or inferred.
+    /// The source of its pods, declared or inferred.
     pub pod_sets: Vec<PodSet>,
-    /// How its end is known.
+    /// How the controller learns that the component has ended.
     pub nature: Nature,
     /// Whether the end of the `AppWrapper` waits for it.
     pub role: Role,
-    /// Its child.
+    /// Its child, as read.
     pub child: Child,
 }
 
-/// How the end of a component is known. *Source*: `spec/appwrapper.md 8.2`.
+/// How the controller learns that a component has ended. *Source*: `spec/appwrapper.md 8.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nature {
-    /// The child says it, and what its failed pods mean is its business.
+    /// The child reports its end, and decides itself what its failed pods mean.
     Reports,
-    /// By its pods.
+    /// The pods of the component are counted.
     Counted,
     /// It has no end of its own.
     Endless,
@@ -58,47 +58,47 @@ pub enum Nature {
 /// Whether the end of an `AppWrapper` waits for a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It does.
+    /// The end of the `AppWrapper` waits for it.
     Member,
-    /// It serves the others and is stopped when they are done.
+    /// It serves the other components and is stopped when they are done.
     Service,
 }
 
 /// The child of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Child {
-    /// It certainly does not exist.
+    /// The child certainly does not exist.
     Missing,
-    /// The name is taken by an object that is not ours.
+    /// Another owner's object has the name of the child.
     Foreign(Stranger),
-    /// It exists and is ours.
+    /// The child exists and belongs to this `AppWrapper`.
     Present {
         /// Its UID.
         uid: Uid,
         /// Whether it is being deleted.
         leaving: bool,
-        /// How it ended, if it says so.
+        /// How it ended, if it reports that.
         verdict: Option<Verdict>,
     },
-    /// It could not be read; why.
+    /// The child could not be read; the text says why.
     Unread(String),
 }
 
-/// Of what kind a foreign object is.
+/// What kind of owner a foreign object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stranger {
-    /// It belongs to an earlier `AppWrapper` of the same name and will go with it.
+    /// The object belongs to an earlier `AppWrapper` of the same name and is deleted with it.
     Predecessor,
-    /// It is there to stay.
+    /// The object belongs to another owner and stays.
     Other,
 }
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It has done its work.
+    /// The child has done its work.
     Succeeded,
-    /// It gave up.
+    /// The child gave up.
     Failed,
 }
 
@@ -107,7 +107,7 @@ pub enum Verdict {
 pub enum Pods<'a> {
     /// All of them.
     Known(&'a [Pod]),
-    /// They could not be listed; why.
+    /// The pods could not be listed; the text says why.
     Unread(&'a str),
 }
 
@@ -122,24 +122,24 @@ pub struct Pod {
     pub phase: PodPhase,
     /// Whether it is being deleted.
     pub leaving: bool,
-    /// From where it comes.
+    /// The component it belongs to, if known.
     pub origin: Origin,
-    /// Where it runs.
+    /// The node it runs on.
     pub node: Option<String>,
-    /// What its ordinary containers ask for, but for what they ask zero of.
+    /// The resources that its ordinary containers request; requests of zero do not count.
     pub resources: BTreeSet<ResourceName>,
     /// Exit codes of its ordinary containers that have ended with an error.
     pub exit_codes: BTreeSet<i32>,
 }
 
-/// From where a pod comes.
+/// Which component a pod belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// From this component.
+    /// It belongs to this component.
     Component(usize),
-    /// It cannot be told; counted, because quota must not be freed while it runs.
+    /// Its component is unknown. It counts all the same, because quota must not be freed while it runs.
     Unknown,
-    /// It carries the label, but no controller, and is no child: it holds up deletion, and says nothing about health.
+    /// It carries the label, but has no controller and is no child. It delays deletion, and does not count for health.
     Stray,
 }
 
@@ -159,7 +159,7 @@ pub enum PodPhase {
 }
 
 impl Pod {
-    /// Whether it may use its node: quota must be held for it.
+    /// Whether the pod may use its node, so that quota must be held for it.
     pub const fn is_live(&self) -> bool {
         match self.phase {
             PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => true,
@@ -168,15 +168,15 @@ impl Pod {
     }
 }
 
-/// What became of the creation of a child.
+/// The result of creating a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It exists.
+    /// The child exists.
     Done,
-    /// It does not; trying again may help.
+    /// The child does not exist; another try may help. The text is the error.
     Retryable(String),
-    /// It may exist, because there was no answer; trying again tells.
+    /// The child may exist, because no answer came; another try finds out. The text is the error.
     Unclear(String),
-    /// It does not, and never will.
+    /// The child does not exist and can never be created. The text is the error.
     Fatal(String),
 }

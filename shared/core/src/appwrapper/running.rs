@@ -39,7 +39,7 @@ impl Census {
 }
 
 impl<'a> Pass<'a> {
-    /// T9 to T19.
+    /// Transitions T9 to T19.
     pub(super) fn running(&mut self) {
         if self.o.suspended {
             return self.suspend();
@@ -91,7 +91,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether all components that are known by their pods are done, when it cannot be told whose pods are whose.
+    /// Whether all components of nature [`Nature::Counted`] are done, when it is unknown which pods belong to which component.
     fn counted_are_done(&self, pods: &[Pod]) -> bool {
         let open = self.open();
         let counted: Vec<(usize, u32)> = open
@@ -108,7 +108,7 @@ impl<'a> Pass<'a> {
         are_done(expected, pods.iter().filter(|pod| is_theirs(pod.origin)))
     }
 
-    /// Components that have pods and whose work is not done: index, what is seen of it, pods expected.
+    /// Components that have pods and are not done: index, component, expected pods.
     fn open(&self) -> Vec<(usize, &'a Component, u32)> {
         let statuses = self.plan.status.components.iter();
         let all = self.o.components.iter().zip(statuses).enumerate();
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
             .collect()
     }
 
-    /// Whether the end of the `AppWrapper` still waits for a component. Services alone are its members.
+    /// Whether the end of the `AppWrapper` still waits for a component. An `AppWrapper` of services only waits for those.
     fn has_work(&self) -> bool {
         let statuses = self.plan.status.components.iter();
         let mut with_pods = self
@@ -132,7 +132,7 @@ impl<'a> Pass<'a> {
         open.any(|(_, component, _)| !has_member || component.role == Role::Member)
     }
 
-    /// T11.
+    /// Transition T11.
     fn lacks_components(&mut self, works: bool) -> bool {
         let statuses = self.plan.status.components.iter();
         let there = self
@@ -155,7 +155,7 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// T12.
+    /// Transition T12.
     fn has_failed_components(&mut self, pods: &[Pod]) -> bool {
         let statuses = self.plan.status.components.iter();
         let failed = self
@@ -177,16 +177,16 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// T13.
+    /// Transition T13.
     ///
-    /// Unlike the anchor: components say that they have ended where they can (`spec/appwrapper.md` 8.2), and the quota is freed
-    /// only when every pod has ended; what keeps some running is stopped.
+    /// Unlike the anchor: components report their end where they can (`spec/appwrapper.md` 8.2). The quota is freed only when every pod has
+    /// ended; components that keep pods running are stopped.
     fn wind_down(&mut self, pods: &[Pod]) {
         let live = || {
             pods.iter()
                 .filter(|pod| pod.is_live() && pod.origin != Origin::Stray)
         };
-        // Why also without a live pod: the controller of a service may make one at any time, which would run without quota.
+        // Why also without a live pod: the controller of a service may make a pod at any time, which would run without quota.
         let open = self.open().into_iter();
         let mut stopped: BTreeSet<usize> = open
             .filter(|(_, component, _)| matches!(component.child, Child::Present { .. } | Child::Unread(_)))
@@ -201,7 +201,7 @@ impl<'a> Pass<'a> {
                 .and_then(|status| status.conditions.when_true(FINISHED))
                 .map(|c| c.since);
             match finished.map(|since| later(since, self.o.knobs.failure_grace)) {
-                // Why a grace: its own controller may be about to stop them.
+                // Why a grace: the component's own controller may be about to stop its pods.
                 Some(due) if self.now < due => self.wake(due),
                 Some(_) | None => {
                     stopped.insert(index);
@@ -222,10 +222,10 @@ impl<'a> Pass<'a> {
         self.plan.status.phase = Phase::Succeeded;
     }
 
-    /// T14, T15.
+    /// Transitions T14, T15.
     fn has_failed_pods(&mut self, pods: &[Pod]) -> bool {
         let counts = |pod: &&Pod| match pod.origin {
-            // Unlike the anchor: what reports its end replaces its own pods (`spec/appwrapper.md` N-27).
+            // Unlike the anchor: a component that reports its end replaces its own pods (`spec/appwrapper.md` N-27).
             Origin::Component(index) => {
                 let nature = self.o.components.get(index).map(|component| component.nature);
                 nature != Some(Nature::Reports) && !self.is_finished(index)
@@ -255,7 +255,7 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// T16.
+    /// Transition T16.
     fn must_move(&mut self, pods: &[Pod]) -> bool {
         let runs = pods
             .iter()
@@ -278,7 +278,7 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// T17 to T19.
+    /// Transitions T17 to T19.
     fn judge_readiness(&mut self, pods: &[Pod]) {
         if self.is_true(UNHEALTHY) {
             self.set(UNHEALTHY, Truth::False, "FoundNoFailedPods", "");
@@ -308,7 +308,7 @@ impl<'a> Pass<'a> {
             self.set(PODS_READY, Truth::False, reason, message.clone());
         }
         let due = match self.condition(PODS_READY).filter(|c| c.reason == reason) {
-            // Unlike the anchor: what is lost later is given time, too (`spec/appwrapper.md` N-12).
+            // Unlike the anchor: a pod that is lost later gets a grace, too (`spec/appwrapper.md` N-12).
             Some(lost) => later(lost.since, self.o.knobs.recovery_grace),
             None => {
                 let exist = pending.saturating_add(census.ready()) >= expected;
@@ -351,7 +351,7 @@ fn counting(pods: &[Pod]) -> impl Iterator<Item = &Pod> {
     pods.iter().filter(|pod| pod.origin != Origin::Stray)
 }
 
-/// Whether as many pods as expected have succeeded, and no other does anything.
+/// Whether the expected number of pods have succeeded and no other pod is live.
 fn are_done<'p>(expected: u32, pods: impl Iterator<Item = &'p Pod>) -> bool {
     let mut succeeded = 0_u32;
     for pod in pods {
@@ -364,7 +364,7 @@ fn are_done<'p>(expected: u32, pods: impl Iterator<Item = &'p Pod>) -> bool {
 }
 
 impl Child {
-    /// How it ended, if it is there and says so.
+    /// How the child ended, if it exists and reports that.
     pub(super) const fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Present { verdict, .. } => *verdict,

@@ -1,6 +1,6 @@
-//! How patient the controller is.
+//! The timers and limits of the controller.
 //!
-//! What one `AppWrapper` says in its annotations is read at the border.
+//! The caller reads those that an `AppWrapper` sets in its annotations.
 //!
 //! *Source*: `spec/appwrapper.md 2.2`.
 
@@ -33,7 +33,7 @@ pub struct Settings {
     pub deletion_grace: SignedDuration,
     /// `successTTLCeiling`: how long the children stay after success, at most.
     pub success_ttl: SignedDuration,
-    /// `gracePeriodCeiling`: the longest of all periods.
+    /// `gracePeriodCeiling`: the upper bound of all periods.
     pub ceiling: SignedDuration,
 }
 
@@ -54,12 +54,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The period within its bounds, 0 and [`Settings::ceiling`].
+    /// The period, kept between 0 and [`Settings::ceiling`].
     pub fn clamped(&self, period: SignedDuration) -> SignedDuration {
         period.min(self.ceiling).max(SignedDuration::ZERO)
     }
 
-    /// Why these settings cannot be used, each with the key below `appwrapper.faultTolerance`. Empty means that they can.
+    /// Why these settings cannot be used, each with its key below `appwrapper.faultTolerance`. Empty means that they can be used.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         let bounded = [
@@ -95,35 +95,35 @@ impl Settings {
     }
 }
 
-/// What applies to one `AppWrapper` now.
+/// The timers and limits that apply to one `AppWrapper`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Knobs {
-    /// See [`Settings::admission_grace`].
+    /// Time for all children to be created and all pods to exist; see [`Settings::admission_grace`].
     pub admission_grace: SignedDuration,
-    /// See [`Settings::warmup_grace`].
+    /// Time for all pods to run; see [`Settings::warmup_grace`].
     pub warmup_grace: SignedDuration,
-    /// See [`Settings::recovery_grace`].
+    /// Time to get back a lost pod; see [`Settings::recovery_grace`].
     pub recovery_grace: SignedDuration,
-    /// See [`Settings::failure_grace`].
+    /// Time for a failed pod to be replaced; see [`Settings::failure_grace`].
     pub failure_grace: SignedDuration,
-    /// See [`Settings::retry_pause`].
+    /// Pause between two attempts; see [`Settings::retry_pause`].
     pub retry_pause: SignedDuration,
-    /// See [`Settings::retry_limit`].
+    /// The number of retries; see [`Settings::retry_limit`].
     pub retry_limit: i32,
-    /// See [`Settings::deletion_grace`].
+    /// Time after which deletion becomes forceful; see [`Settings::deletion_grace`].
     pub force_after: SignedDuration,
-    /// How long the children of a failed one are kept.
+    /// How long the children of a failed `AppWrapper` are kept.
     pub deletion_on_failure: SignedDuration,
-    /// How long the children of a succeeded one are kept.
+    /// How long the children of a succeeded `AppWrapper` are kept.
     pub success_ttl: SignedDuration,
-    /// Exit codes after which no retry helps; empty when not said.
+    /// Exit codes after which no retry helps; empty when not set.
     pub terminal_codes: BTreeSet<i32>,
-    /// The only exit codes after which a retry may help; empty when not said.
+    /// The only exit codes after which a retry may help; empty when not set.
     pub retryable_codes: BTreeSet<i32>,
 }
 
 impl Knobs {
-    /// The settings as they are for an `AppWrapper` that says nothing.
+    /// The knobs of an `AppWrapper` without annotations.
     pub fn of(settings: &Settings) -> Self {
         let clamped = |period| settings.clamped(period);
         Self {

@@ -1,4 +1,4 @@
-//! What the status of an `AppWrapper` says.
+//! The status of an `AppWrapper`.
 //!
 //! *Source*: `spec/appwrapper.md 1.3`.
 
@@ -16,13 +16,14 @@ pub const PODS_READY: &str = "PodsReady";
 pub const UNHEALTHY: &str = "Unhealthy";
 /// Condition: children are being deleted.
 pub const DELETING: &str = "DeletingResources";
-/// Condition of a component: it has done its work, whatever becomes of its objects.
+/// Condition of a component: it has done its work, whatever happens to its objects.
 ///
-/// Why an own one: a child may be removed by its own time to live, or its pods by its controller, before the others are done.
+/// Why a condition of our own: before the other components are done, a child may be removed by its own time to live, or its pods by its
+/// controller.
 pub const FINISHED: &str = "roadstead.dev/Finished";
 /// Reason of [`FINISHED`] while pods of the component live on.
 pub const SUCCEEDED: &str = "Succeeded";
-/// Reason of [`FINISHED`] once no pod of the component lives: its quota can be given back.
+/// Reason of [`FINISHED`] once no pod of the component lives, so that its quota can be released.
 pub const PODS_ENDED: &str = "SucceededAndPodsEnded";
 
 /// The finalizer that keeps an `AppWrapper` until nothing of it remains.
@@ -30,25 +31,25 @@ pub const FINALIZER: &str = "workload.codeflare.dev/finalizer";
 /// Label of every child and every pod: the name of the `AppWrapper`.
 pub const LABEL: &str = "workload.codeflare.dev/appwrapper";
 
-/// How far an `AppWrapper` is.
+/// The phase of an `AppWrapper`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Not looked at yet; written as the empty text.
+    /// The controller has not looked at it yet; written as the empty text.
     #[default]
     Empty,
-    /// Nothing exists; it waits to be let in.
+    /// No child exists; the `AppWrapper` waits for admission.
     Suspended,
     /// Children are being created.
     Resuming,
     /// All children were created.
     Running,
-    /// Children are being deleted, or a pause passes, before they are created again. Quota is kept.
+    /// Children are being deleted, or the pause before their next creation runs. Quota is kept.
     Resetting,
     /// Children are being deleted because it was suspended.
     Suspending,
     /// Its work is done.
     Succeeded,
-    /// Its work has failed and is not tried again.
+    /// Its work has failed and is not retried.
     Failed,
     /// It is being deleted.
     Terminating,
@@ -68,7 +69,7 @@ impl Phase {
         Self::Terminating,
     ];
 
-    /// As it is written.
+    /// The text that `status.phase` shows.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "",
@@ -83,7 +84,7 @@ impl Phase {
         }
     }
 
-    /// Reads it; `None` for a word that is none.
+    /// Parses the text of `status.phase`; `None` for an unknown text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == text)
     }
@@ -92,9 +93,9 @@ impl Phase {
 /// The status of an `AppWrapper`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// How far it is.
+    /// Its phase.
     pub phase: Phase,
-    /// `resettingCount`: how often it was tried again.
+    /// `resettingCount`: how often it was retried.
     pub retries: i32,
     /// Its conditions.
     pub conditions: Conditions,
@@ -105,15 +106,15 @@ pub struct Status {
 /// The status of one component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComponentStatus {
-    /// What its child is; empty before its creation is tried.
+    /// Its child's identity; empty before the first try to create it.
     pub identity: Identity,
-    /// Where its pods come from.
+    /// The source of its pods.
     pub pod_sets: Vec<PodSet>,
     /// Its conditions.
     pub conditions: Conditions,
 }
 
-/// Which object a child is.
+/// The identity of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// Its API version.
@@ -124,19 +125,19 @@ pub struct Identity {
     pub name: String,
 }
 
-/// A number of equal pods of a component.
+/// A group of equal pods of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSet {
-    /// Where their template stands.
+    /// The path of their pod template in the component.
     pub path: String,
-    /// How many; `None` counts as 1.
+    /// The number of pods; `None` counts as 1.
     pub replicas: Option<i32>,
-    /// Hints for the placement in a topology.
+    /// Hints for their placement in a topology.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl PodSet {
-    /// How many pods; a negative number counts as 0.
+    /// The number of pods; a negative number counts as 0.
     pub fn count(&self) -> u32 {
         u32::try_from(self.replicas.unwrap_or(1)).unwrap_or(0)
     }

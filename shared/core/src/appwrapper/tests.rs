@@ -1,4 +1,4 @@
-//! The rules, one by one, and then what holds for any history.
+//! Single rules first, then what holds for any history.
 
 mod building;
 mod deletion;

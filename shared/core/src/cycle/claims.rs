@@ -11,12 +11,12 @@ use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction};
 use crate::state::{Claim, ClusterId, State};
 
-/// *Limit*: how long a head keeps the quota that its victims have given back while others have not stopped. After that it
-/// waits on, but comes after all others, so that a victim that never stops holds up nobody else.
+/// *Limit*: how long a head keeps the quota that its victims have given back while other victims have not stopped. After that the head goes
+/// on waiting, but comes after all others, so that a victim that never stops blocks no other workload.
 pub(super) const CLAIM_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 impl State {
-    /// The head waits, from now on, for its victims and for those of others.
+    /// From now on the head waits for its victims and for victims that others have chosen.
     pub(super) fn claim_for(&mut self, entry: &Entry, now: Timestamp) {
         let Some(record) = self.records.at(entry.id) else {
             return;
@@ -38,10 +38,10 @@ impl State {
         self.make_claim(entry.cluster, claim);
     }
 
-    /// Counts all claims of a tree as taken, then serves those that fit by now. A claim that cannot be served any more is
-    /// given up; its head goes on like any other.
+    /// Counts all claims of a tree as taken, then serves those that fit by now. A claim that cannot be served any more is given up; its
+    /// head goes on like any other.
     ///
-    /// Why first: what the victims of a head have given back is not for others, whatever their order.
+    /// Why first: the quota that the victims of a head have given back is not for others, whatever their order.
     pub(super) fn serve_claims(
         &mut self,
         tree: &[ClusterId],
@@ -92,10 +92,10 @@ impl State {
         }
     }
 
-    /// Passes the victims of a head that was served before they have stopped on to another claim of its tree. Whether there is
+    /// A head was served before its victims have stopped: passes those victims on to another claim of its tree. Returns whether there is
     /// one.
     ///
-    /// Why: what it was served with was given back by victims of others, which have a right to what its own will give back.
+    /// Why: the head was served with quota from the victims of others, so these have a right to what its own victims will give back.
     fn bequeath(&mut self, claim: &Claim, tree: &[ClusterId]) -> bool {
         let mut heirs = tree.iter().filter_map(|cluster| {
             let heir = self.clusters.at(*cluster)?.queue.as_ref()?.claim.as_ref()?;
@@ -111,7 +111,7 @@ impl State {
         true
     }
 
-    /// Counts the claim of a queue as taken, and its victims as such, or forgets it if it does not stand any more.
+    /// Counts the claim of a queue as taken, and its victims as such. A claim that no longer stands is forgotten.
     fn raise_claim(&mut self, cluster: ClusterId, scratch: &mut Scratch) {
         let Some(claim) = self.standing_claim(cluster) else {
             scratch.given_up |= self.forget_claim(cluster).is_some();
@@ -131,13 +131,13 @@ impl State {
         let node = queue.node;
         if let Some(claim) = &mut queue.claim {
             scratch.claim(&mut self.forest, (cluster, node), &claim.nomination.usage);
-            // Why: a victim that has stopped may get quota again, and is nobody's victim then.
+            // Why: a victim that has stopped may get quota again, and then belongs to no claim.
             claim.victims.clone_from(&victims);
         }
         scratch.taken.extend(victims);
     }
 
-    /// What becomes of a head whose claim is counted as taken no more. `None`: it can no longer be served.
+    /// What happens to a head whose claim no longer counts as taken. `None`: the head can no longer be served.
     fn serve_claim(
         &mut self,
         entry: &mut Entry,
@@ -155,7 +155,7 @@ impl State {
         let later = self.nominate(entry.cluster, entry.id, &entry.ticket, Some(&restriction));
         let later = later.filter(|later| later.mode == Mode::Fit)?;
         let seen = std::mem::replace(&mut entry.nomination, later);
-        // Why again: with the flavors that it was promised it may fit, though it would choose others today.
+        // Why again: with the flavors that it was promised the head may fit, though it would choose others today.
         if let Some(fate) = self.serve_if_it_fits(entry, scratch, (now, decisions)) {
             return Some(fate);
         }

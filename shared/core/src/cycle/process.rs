@@ -19,10 +19,10 @@ use crate::state::{
 };
 use crate::status::Admission;
 
-/// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
+/// *Limit*: how long a decided eviction may take to become visible before it is decided again.
 const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is undone when the round ends, and what happened in it.
+/// What the end of the round undoes, and what happened in the round.
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -31,7 +31,7 @@ const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 pub(super) struct Scratch {
     /// What preemptors will take once their victims have stopped, by their queues.
     claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,
-    /// What is kept for heads that have nobody to preempt.
+    /// Quota kept for heads that have no candidates for preemption.
     withheld: Vec<(NodeId, FlavorResource, Exact)>,
     /// The victims of this round and of earlier ones that have not stopped yet.
     pub(super) taken: Vec<Arc<Holder>>,
@@ -41,7 +41,7 @@ pub(super) struct Scratch {
     pub(super) moved: bool,
     /// Whether an eviction was decided.
     pub(super) evicted: bool,
-    /// Whether a head gave a claim up, so that others may fit though nothing was released.
+    /// Whether a head gave up a claim, so that others may fit though nothing was released.
     pub(super) given_up: bool,
 }
 
@@ -69,7 +69,7 @@ impl Scratch {
         }
     }
 
-    /// Counts the claim of a queue as taken no more.
+    /// Stops counting the claim of a queue as taken.
     pub(super) fn unclaim(&mut self, forest: &mut Forest, cluster: ClusterId) {
         self.claims.retain(|(of, node, pair, value)| {
             if *of == cluster {
@@ -149,17 +149,17 @@ impl State {
             *(if found { success } else { failure }) += 1;
         }
         entry.nomination = again;
-        // Why: it was computed against claims that may go without any release.
+        // Why: the nomination was computed against claims that may end without any release.
         entry.needs = Needs::Anything;
     }
 
-    /// Keeps what could be its own for a head that has nobody to preempt.
+    /// Keeps the quota that a head without candidates for preemption could have as its own.
     fn withhold(&mut self, entry: &Entry, scratch: &mut Scratch) {
         let reclaims_any = self
             .queue(entry.cluster)
             .is_some_and(|queue| queue.spec.preemption.reclaim_within_cohort == Reclaim::Any);
         if reclaims_any {
-            // Why: whatever others take meanwhile can be reclaimed.
+            // Why: the head can reclaim whatever others take meanwhile.
             return;
         }
         for (pair, value) in &entry.nomination.usage {
@@ -180,8 +180,8 @@ impl State {
         }
     }
 
-    /// Whether an entry still fits after those before it: later, when all victims have stopped and all claims are
-    /// taken; and now, if it needs no victims.
+    /// Whether an entry still fits after those before it. It must fit later, when all victims have stopped and all claims are taken. If it
+    /// needs no victims, it must also fit now.
     fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
         let victims = entry.nomination.targets.iter().map(|target| &target.holder);
         let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
@@ -250,7 +250,7 @@ impl State {
         Fate::Refused(reason, Requeue::PendingPreemption)
     }
 
-    /// Notes that a victim is to be evicted, and says so if its reservation is visible already.
+    /// Records that a victim is to be evicted; returns the decision if its reservation is visible already.
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
         let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
@@ -308,7 +308,7 @@ impl State {
             quota_since: workload.status.conditions.get("QuotaReserved").map(|c| c.since),
             evictions: eviction_count(workload),
         }));
-        // Why: if the reservation fails, an explanation given before may never have been written.
+        // Why: if the reservation fails, an earlier explanation may never have been written.
         record.said = None;
         record.progress = None;
         let (key, uid) = (workload.key.clone(), workload.uid.clone());
@@ -337,7 +337,7 @@ impl State {
     }
 }
 
-/// A head that has no room, and nobody to preempt.
+/// The fate of a head that has no room and no candidates for preemption.
 pub(super) fn refuse(entry: &Entry) -> Fate {
     let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
         || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
@@ -351,7 +351,7 @@ pub(super) fn refuse(entry: &Entry) -> Fate {
     Fate::Refused(Reason::NoRoom { category, text }, requeue)
 }
 
-/// Whether an entry counts on victims that were taken for others in this round.
+/// Whether an entry counts on victims that were chosen for others in this round.
 fn overlaps(entry: &Entry, scratch: &Scratch) -> bool {
     let taken = |target: &Target| scratch.taken.iter().any(|holder| holder.uid == target.holder.uid);
     entry.nomination.targets.iter().any(taken)

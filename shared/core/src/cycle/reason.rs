@@ -1,4 +1,4 @@
-//! Why a workload has no quota: data that can be counted, and prints as the sentence that people read.
+//! Why a workload has no quota, as data that can be counted and that prints as a sentence for people.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ pub enum PendingReason {
     NoMatchingFlavor,
     /// It would fit if others released quota.
     WaitingForQuota,
-    /// It asks for more than the queue could ever give.
+    /// It requests more than the queue could ever give.
     ExceedsMaxQuota,
-    /// It asks for more than any worker cluster could ever give.
+    /// It requests more than any worker cluster could ever give.
     ///
     /// Unlike the anchor: there it holds the manager's quota for ever.
     ExceedsEveryWorker,
-    /// It fits as soon as those who were evicted for it, or for others, have stopped.
+    /// It fits as soon as the workloads that were evicted for it, or for others, have stopped.
     WaitingForPreemptedWorkloads,
-    /// It fits, but workloads admitted earlier are to become ready first.
+    /// It fits, but workloads admitted earlier must become ready first.
     WaitingForPodsReady,
     /// Its queue is missing, its namespace does not match, or its request is wrong.
     Misconfigured,
@@ -30,12 +30,12 @@ pub enum PendingReason {
     PendingEvaluation,
     /// Its owner put it on hold.
     OnHold,
-    /// A foreign gate keeps it out of the queue.
+    /// An admission gate of another controller keeps it out of the queue.
     AdmissionGated,
 }
 
 impl PendingReason {
-    /// The word of the API.
+    /// The reason as the API shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoMatchingFlavor => "NoMatchingFlavor",
@@ -63,30 +63,30 @@ impl From<Category> for PendingReason {
     }
 }
 
-/// The one top reason for which a workload waits. *Source*: `spec/admission-engine.md 1.1, 1.4, 2.3, 2.11`.
+/// The main reason for which a workload waits. *Source*: `spec/admission-engine.md 1.1, 1.4, 2.3, 2.11`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No flavor has room for it, or none suits it.
     NoRoom {
-        /// How bad it is.
+        /// How severe it is.
         category: Category,
         /// What was tried, and what is lacking.
         text: String,
     },
-    /// Others are evicted in its favour and have to stop.
+    /// Other workloads are evicted in its favour and have to stop.
     AwaitsVictims {
         /// What was tried, and what is lacking.
         text: String,
         /// How many are evicted.
         count: usize,
     },
-    /// It fits once those have stopped who are evicted in favour of others.
+    /// It fits once the workloads that are evicted in favour of others have stopped.
     AwaitsVictimsOfOthers,
-    /// Those whom it would evict are evicted in favour of another one.
+    /// The workloads that it would evict are evicted in favour of another one.
     VictimsTaken,
-    /// Another one, tried before it, took or claimed what it was about to get.
+    /// Another workload, tried before it, took or claimed the quota it was about to get.
     NoLongerFits,
-    /// It would have to preempt, and a gate of its own forbids that.
+    /// It would have to preempt, and one of its own gates forbids that.
     PreemptionGated,
     /// It fits, but workloads admitted earlier are not ready.
     PodsNotReady,
@@ -94,11 +94,11 @@ pub enum Reason {
     ChecksFailed,
     /// The queue does not serve its namespace.
     NamespaceMismatch,
-    /// What is wrong with the request itself, in whole sentences.
+    /// The request itself is wrong; the sentences say how.
     RequestInvalid(Vec<String>),
     /// No worker cluster can ever hold it; the sentence says what would fit where.
     ExceedsEveryWorker(String),
-    /// One that asks for exactly the same has just failed, for this reason.
+    /// A workload with exactly the same request has just failed for this reason.
     Bypassed(Category),
     /// It waits for its turn.
     AwaitsTurn,
@@ -106,7 +106,7 @@ pub enum Reason {
     QueueInactive {
         /// The queue.
         queue: ClusterQueueName,
-        /// Why it admits nothing, where the queue itself does not say it.
+        /// Why it admits nothing, where the queue itself does not say so.
         why: Option<&'static str>,
     },
     /// There is no such LocalQueue.
@@ -115,12 +115,12 @@ pub enum Reason {
     LocalQueueStopped(String),
     /// The LocalQueue stands for a ClusterQueue that does not exist.
     QueueMissing(ClusterQueueName),
-    /// Gates of other controllers keep it out of the queue, whose names these are.
+    /// Gates of other controllers keep it out of the queue; these are their names.
     Gated(String),
 }
 
 impl Reason {
-    /// The word of the API.
+    /// The reason as the API shows it.
     pub fn word(&self) -> PendingReason {
         match self {
             Self::NoRoom { category, .. } | Self::Bypassed(category) => (*category).into(),

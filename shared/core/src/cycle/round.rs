@@ -14,28 +14,28 @@ use crate::state::{ClusterId, Place, State, WorkloadId};
 use crate::status::CheckPhase;
 use crate::workload::Workload;
 
-/// A head of the round and what it would get.
+/// A head of the round and the quota it would get.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) cluster: ClusterId,
     pub(super) id: WorkloadId,
     pub(super) node: NodeId,
     pub(super) ticket: Ticket,
-    /// Whether it waits for victims already.
+    /// Whether it already waits for victims.
     preemptor: bool,
     /// Whether it comes after all others.
     pub(super) last: bool,
     pub(super) nomination: Nomination,
-    /// What must be available before it is worth another try.
+    /// What must become available before another try is worthwhile.
     pub(super) needs: Needs,
 }
 
-/// What became of a head.
+/// What happened to a head.
 #[derive(Debug)]
 pub(super) enum Fate {
     /// It got quota.
     Served,
-    /// It did not.
+    /// It got no quota.
     Refused(Reason, Requeue),
 }
 
@@ -44,18 +44,18 @@ pub(super) enum Fate {
 pub(super) enum Requeue {
     /// `NoFit`.
     NoRoom(Remedy),
-    /// `PreemptionNoCandidates`: it may find some, or lay claim to what would be its own.
+    /// `PreemptionNoCandidates`: it may find candidates, or claim the quota that would be its own.
     NoCandidates,
     /// `PendingPreemption`.
     PendingPreemption,
     /// `FailedAfterNomination`: another head came first.
     Skipped,
-    /// It may have what it asks for, but not now.
+    /// It fits, but workloads admitted earlier are not ready.
     PodsNotReady,
 }
 
 impl State {
-    /// Runs a round in the tree of a queue, and says how many heads were tried.
+    /// Runs a round in the tree of a queue; returns how many heads were tried.
     pub(super) fn round(
         &mut self,
         trigger: ClusterId,
@@ -68,7 +68,7 @@ impl State {
         let mut heads = 0;
         for cluster in &tree {
             let Some((id, ticket)) = self.head_for_round(*cluster, &mut scratch) else {
-                // Why: it may have put its last heads aside unseen. Rounds in which others take part would never end.
+                // Why: it may have put its last heads aside unseen. Rounds in which other queues take part would never end.
                 if self.ready.contains(cluster) {
                     self.touch(*cluster);
                 }
@@ -119,7 +119,7 @@ impl State {
         heads
     }
 
-    /// The head of a queue that takes part. Those on the way to it that need not be tried are put aside.
+    /// The head of a queue that takes part. Workloads before it that need no try are put aside.
     fn head_for_round(&mut self, cluster: ClusterId, scratch: &mut Scratch) -> Option<(WorkloadId, Ticket)> {
         loop {
             let queue = self.queue(cluster).filter(|queue| self.is_served(queue))?;
@@ -179,7 +179,7 @@ impl State {
         let Some(selector) = &queue.namespaces else {
             return false;
         };
-        // Why: of a namespace not heard of yet nothing is known, so only the selector of everything matches it.
+        // Why: the labels of a namespace that is not known yet are unknown, so only a selector that matches everything matches it.
         self.namespaces
             .get(&workload.key.namespace)
             .map_or(selector.0.is_empty(), |labels| selector.matches(labels))
@@ -346,7 +346,7 @@ impl State {
         let category = { entry.nomination.refusal.as_ref() }.map(|refusal| refusal.category);
         let category = category.unwrap_or(Category::WaitingForQuota);
         match requeue {
-            // Why: flavors that were not tried are tried at once.
+            // Why: the flavors that were not tried yet are tried at once.
             Requeue::NoRoom(_) | Requeue::NoCandidates if left => {
                 queue.pending.unblock();
                 scratch.moved = true;
@@ -370,7 +370,7 @@ impl State {
         self.touch(entry.cluster);
     }
 
-    /// Takes a head out of the heap, or blocks the heap with it where the strategy wants that.
+    /// Takes a head out of the heap, or blocks the heap with it where the strategy demands that.
     fn set_aside(&mut self, cluster: ClusterId, ticket: &Ticket, wait: Wait, scratch: &mut Scratch) {
         scratch.given_up |= self.forget_claim(cluster).is_some();
         let Some(queue) = self.queue_mut(cluster) else {
@@ -393,7 +393,7 @@ impl State {
         self.touch(cluster);
     }
 
-    /// Lets those look again for whom this round may have changed something.
+    /// Lets workloads look again for which this round may have changed something.
     fn end_round(&mut self, tree: &[ClusterId], skipped: &[&Entry], scratch: &Scratch) {
         if scratch.served {
             self.outcome.successes += 1;

@@ -94,7 +94,7 @@ fn the_smaller_share_goes_first_and_shares_are_computed_anew() {
     assert_eq!(tournament.next(&mut scene.forest, &scene.rules), None);
 }
 
-/// Spec: admission-engine 2.8.2: what a winner took counts for the others of its queue and of its cohort.
+/// Spec: admission-engine 2.8.2: usage of a winner counts for the others of its queue and of its cohort.
 #[test]
 fn after_a_winner_the_side_it_belongs_to_stands_higher() {
     let mut scene = Scene::fair()

@@ -1,7 +1,7 @@
-//! Flavors for all pod sets of a workload: the search, flavor by flavor and group by group.
+//! The search for flavors for all pod sets of a workload, flavor by flavor and group by group.
 //!
-//! Invariant: usage of earlier pod sets counts for later ones; the search stops at the first pod set of which a resource
-//! can have no flavor. *Source*: `spec/admission-engine.md 2.5`.
+//! Invariant: usage of earlier pod sets counts for later ones; the search stops at the first pod set that has a resource without a possible
+//! flavor. *Source*: `spec/admission-engine.md 2.5`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,18 +20,18 @@ use crate::queue::{BorrowWithinCohort, Flavor, FlavorPreference, Fungibility, Re
 use crate::status::Assignment;
 use crate::workload::PodSet;
 
-/// One nomination at work.
+/// The search for one nomination.
 pub(crate) struct Assigner<'a> {
     pub(crate) forest: &'a mut Forest,
     pub(crate) holders: &'a Holders,
     pub(crate) flavors: &'a BTreeMap<FlavorName, Flavor>,
     pub(crate) rules: &'a Rules,
     pub(crate) head: &'a Head<'a>,
-    /// Only the flavors of this one.
+    /// If set, only the flavors of this nomination are tried.
     pub(crate) pinned: Option<&'a Nomination>,
-    /// Never victims.
+    /// Holders that are never victims.
     pub(crate) gone: &'a BTreeSet<Uid>,
-    /// What the oracle said; the forest does not change during a nomination.
+    /// Answers of the oracle; the forest does not change during a nomination.
     pub(crate) memo: Vec<(FlavorResource, Exact, Oracle)>,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Oracle {
     pub(crate) found: Found,
 }
 
-/// What all pod sets would get.
+/// The assignment of all pod sets.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     pub(crate) pod_sets: Vec<Assignment>,
-    /// Sorted.
+    /// Sorted by flavor and resource.
     pub(crate) usage: Vec<(FlavorResource, Exact)>,
     pub(crate) mode: Mode,
     pub(crate) level: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Assigned {
     pub(crate) considered: String,
     category: Option<Category>,
     remedy: Remedy,
-    /// Per refused pod set: its sentence.
+    /// One sentence per refused pod set.
     texts: Vec<String>,
     lacks: Vec<(FlavorResource, Exact)>,
     /// Any release may help, whatever `lacks` says.
@@ -106,29 +106,29 @@ impl Assigned {
     }
 }
 
-/// A resource that pod sets ask for.
+/// A resource that the pod sets request.
 struct Wanted<'a> {
     resource: &'a ResourceName,
     amount: Amount,
-    /// Group and column of the queue; `None`: not covered.
+    /// Group and column in the queue; `None` when no group covers the resource.
     place: Option<(usize, usize)>,
     /// Whether its group was searched.
     done: bool,
 }
 
-/// What was found in one group.
+/// The result of the search in one group.
 struct Choice {
     /// Index of the flavor.
     flavor: Option<usize>,
     mode: Mode,
     level: u32,
-    /// Unless it fits.
+    /// Why no flavor fits; empty when one fits.
     reasons: Vec<String>,
-    /// Of the mildest flavor; `None` when it fits.
+    /// The category of the mildest flavor; `None` when a flavor fits.
     category: Option<Category>,
-    /// The flavor tried last, if others are left.
+    /// The flavor tried last, if flavors are left to try.
     tried: Option<usize>,
-    /// What was seen of each flavor, if there were several.
+    /// What was found for each flavor, if there are several.
     seen: Vec<(usize, Mode, u32)>,
 }
 
@@ -136,7 +136,7 @@ struct Choice {
 struct Offer {
     mode: Mode,
     level: u32,
-    /// The worst over the resources; `None` when all fit.
+    /// The most severe category over the resources; `None` when all fit.
     category: Option<Category>,
 }
 
@@ -270,13 +270,13 @@ impl<'a> Assigner<'a> {
             }
         }
         assigned.category = assigned.category.max(Some(category));
-        // Why: what a later pod set may take depends on what earlier ones were given, that is on usage.
+        // Why: what a later pod set may take depends on what earlier ones were given, so it depends on usage.
         if members.first().is_some_and(|first| *first > 0) {
             assigned.remedy = Remedy::Capacity;
         }
     }
 
-    /// What these pod sets ask for in total, by name; `pods` included when the queue covers it.
+    /// What these pod sets request in total, by name; `pods` included when the queue covers it.
     fn wanted(&self, members: &[usize], counts: &[u32]) -> Vec<Wanted<'a>> {
         let queue = self.head.queue;
         let mut wanted: Vec<Wanted<'a>> = Vec::with_capacity(4);
@@ -370,7 +370,7 @@ impl<'a> Assigner<'a> {
             choice.reasons.clear();
             choice.category = None;
         } else {
-            // Limit: the schema wants at least one flavor per group; a group without any suits nobody.
+            // Limit: the schema demands at least one flavor per group; a group without flavors suits no pod set.
             choice.category.get_or_insert(Category::NoMatchingFlavor);
         }
         if self.remembers() {
@@ -499,7 +499,7 @@ impl<'a> Assigner<'a> {
             }
             let oracle = self.ask(pair, value);
             match oracle.found.candidates {
-                // Why: with the help of victims any release may be the one that was missing, and shares depend on all.
+                // Why: with the help of victims any release may be the missing one, and shares depend on all releases.
                 Candidates::Some => assigned.any_release = true,
                 Candidates::Nobody => assigned.lack(pair, value - free),
             }
@@ -579,7 +579,7 @@ impl<'a> Assigner<'a> {
         search.targets(usage)
     }
 
-    /// Whether the next flavor is looked at as well. *Source*: `spec/admission-engine.md 2.5.4`.
+    /// Whether the next flavor is tried as well. *Source*: `spec/admission-engine.md 2.5.4`.
     fn goes_on(&self, offer: &Offer) -> bool {
         if self.rules.flavor_fungibility == Switch::Off {
             return offer.mode != Mode::Fit;
@@ -593,7 +593,7 @@ impl<'a> Assigner<'a> {
         unhappy || (offer.level > 0 && policy.when_can_borrow == Fungibility::TryNextFlavor)
     }
 
-    /// Whether a flavor is better than the best one so far.
+    /// Whether a flavor is better than the best flavor so far.
     fn is_better(&self, offer: &Offer, best: &Choice) -> bool {
         if offer.mode == Mode::NoFit {
             return false;
@@ -638,7 +638,7 @@ impl<'a> Assigner<'a> {
     }
 }
 
-/// What victims mean: nobody, some of the own queue, or only others.
+/// The mode that victims mean: no candidates, some in the own queue, or all in other queues.
 pub(crate) fn mode_of(targets: &[Target], head: &Head<'_>) -> Mode {
     if targets.is_empty() {
         Mode::NoCandidates

@@ -1,4 +1,4 @@
-//! Quota arithmetic: what is available, what fits, who borrows.
+//! Quota arithmetic: what is available, what fits, and which nodes borrow.
 
 use super::{Amount, Exact, FlavorResource, Forest, NodeId, NodeName, UNBOUNDED, Weight, amount};
 
@@ -7,7 +7,7 @@ use super::{Amount, Exact, FlavorResource, Forest, NodeId, NodeName, UNBOUNDED, 
 pub enum Counting {
     /// Quota minus usage.
     Usage,
-    /// Quota alone, as if nobody used anything.
+    /// Quota alone, as if no workload used any.
     QuotaOnly,
 }
 
@@ -21,19 +21,18 @@ pub struct Fitting {
 }
 
 impl Forest {
-    /// Adds usage to a node and to what its ancestors see of it. `value` may exceed what is available.
+    /// Adds usage to a node and to the usage that its ancestors see. `value` may exceed what is available.
     pub fn add(&mut self, id: NodeId, pair: FlavorResource, value: Exact) {
         self.change_cell(id, pair, |cell| cell.usage += value);
     }
 
-    /// Takes usage off a node again: the exact inverse of [`Forest::add`]. Nobody is told that something may fit now:
-    /// see [`Forest::released`].
+    /// Removes usage from a node: the exact inverse of [`Forest::add`]. It does not report that something may fit now; [`Forest::released`]
+    /// does.
     pub fn remove(&mut self, id: NodeId, pair: FlavorResource, value: Exact) {
         self.change_cell(id, pair, |cell| cell.usage -= value);
     }
 
-    /// Notes that usage was released for good in the tree of this node, and forgets the node if it is a queue without
-    /// object that uses nothing any more.
+    /// Records that usage was released for good in the tree of this node. A queue without object and without usage is forgotten.
     pub fn released(&mut self, id: NodeId) {
         self.renew(id);
         self.sweep(id);
@@ -54,7 +53,7 @@ impl Forest {
         self.cell(id, pair).lending_limit.map(amount)
     }
 
-    /// Nominal quota of the node and of everything below that is lent upwards.
+    /// Nominal quota of the node plus the quota that its descendants lend upwards.
     pub fn subtree_quota(&self, id: NodeId, pair: FlavorResource) -> Amount {
         amount(self.cell(id, pair).subtree())
     }
@@ -125,7 +124,7 @@ impl Forest {
         !self.within_quota(id, pair, 0)
     }
 
-    /// The part of a request that a node cannot take out of what is its alone.
+    /// The part of a request that exceeds the node's local quota.
     pub fn beyond_local(&self, id: NodeId, pair: FlavorResource, value: Exact) -> Exact {
         (value - self.cell(id, pair).local_free()).max(0)
     }
@@ -160,12 +159,12 @@ impl Forest {
         }
     }
 
-    /// The node above, if there is one.
+    /// The parent node, if there is one.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         self.node(id).and_then(|node| node.parent)
     }
 
-    /// The nodes right below, in the order of their numbers.
+    /// The child nodes, in the order of their numbers.
     pub fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.node(id)
             .into_iter()
@@ -177,7 +176,7 @@ impl Forest {
         std::iter::successors(Some(id), |at| self.parent(*at))
     }
 
-    /// The top of the tree that the node is in.
+    /// The root of the tree that the node is in.
     pub fn root(&self, id: NodeId) -> NodeId {
         self.path(id).last().unwrap_or(id)
     }
@@ -187,7 +186,7 @@ impl Forest {
         self.node(id).map_or(0, |node| node.height)
     }
 
-    /// Which object the node stands for.
+    /// The object that the node stands for.
     pub fn name(&self, id: NodeId) -> Option<&NodeName> {
         self.node(id).map(|node| &node.name)
     }

@@ -1,4 +1,4 @@
-//! How the forest changes shape: objects come, change and go.
+//! Changes of the forest's shape: objects are added, changed and deleted.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::name::{ClusterQueueName, CohortName};
 use crate::queue::{ResourceGroup, Weight};
 
 impl Forest {
-    /// Puts a ClusterQueue where its object says, with the quotas of its object. What its workloads use moves with it.
+    /// Puts a ClusterQueue where its object says, with the object's quotas. The usage of its workloads moves with it.
     pub fn put_queue(&mut self, queue: &ClusterQueue) -> NodeId {
         let id = self.ensure_queue(&queue.name);
         self.describe(id, &queue.groups, queue.weight);
@@ -15,7 +15,7 @@ impl Forest {
         id
     }
 
-    /// A ClusterQueue is gone: it has no quota and no cohort any more. What its workloads still use is kept.
+    /// A ClusterQueue is deleted: it has no quota and no cohort any more. The usage of its workloads is kept.
     pub fn drop_queue(&mut self, name: &ClusterQueueName) {
         if let Some(id) = self.queue(name) {
             self.describe(id, &[], Weight::ONE);
@@ -25,7 +25,7 @@ impl Forest {
         }
     }
 
-    /// Puts a cohort where its object says, with the quotas of its object.
+    /// Puts a cohort where its object says, with the object's quotas.
     pub fn put_cohort(&mut self, cohort: &Cohort) -> NodeId {
         let id = self.ensure_cohort(&cohort.name);
         self.describe(id, &cohort.groups, cohort.weight);
@@ -33,7 +33,7 @@ impl Forest {
         id
     }
 
-    /// A cohort object is gone: what is below it stays together, as a root without quota of its own.
+    /// A cohort object is deleted: its descendants stay together, below a root without own quota.
     pub fn drop_cohort(&mut self, name: &CohortName) {
         if let Some(id) = self.cohort(name) {
             self.describe(id, &[], Weight::ONE);
@@ -43,7 +43,7 @@ impl Forest {
         }
     }
 
-    /// The node of a ClusterQueue, made if need be: workloads may be known before their queue is.
+    /// The node of a ClusterQueue, created if it is missing: workloads may be known before their queue is.
     pub fn ensure_queue(&mut self, name: &ClusterQueueName) -> NodeId {
         if let Some(id) = self.queue(name) {
             return id;
@@ -62,7 +62,7 @@ impl Forest {
         id
     }
 
-    /// Forgets a node that nothing and nobody refers to: no object, no children, no usage.
+    /// Forgets a node without object, children, usage and references to it.
     pub(super) fn sweep(&mut self, id: NodeId) {
         let Some(node) = self.node(id) else { return };
         let used = node.exists || !node.children.is_empty() || node.cells.iter().any(|(_, c)| c.usage != 0);
@@ -110,7 +110,7 @@ impl Forest {
         }
     }
 
-    /// Takes the quotas of an object over.
+    /// Copies quotas and weight of an object to its node.
     fn describe(&mut self, id: NodeId, groups: &[ResourceGroup], weight: Weight) {
         let mut wanted: BTreeMap<FlavorResource, Cell> = BTreeMap::new();
         for (flavor, resource, cell) in quotas(groups) {
@@ -134,7 +134,7 @@ impl Forest {
         self.renew(id);
     }
 
-    /// Changes one cell of a node and carries what its ancestors see of it upwards.
+    /// Changes one cell of a node and updates its ancestors.
     pub(super) fn change_cell(&mut self, id: NodeId, pair: FlavorResource, change: impl FnOnce(&mut Cell)) {
         let Some(node) = self.node_mut(id) else { return };
         let (before, after) = node.change(pair, change);
@@ -173,10 +173,10 @@ impl Forest {
         }
     }
 
-    /// Attaches every node that waits for it and can be attached without closing a circle.
+    /// Attaches every detached node whose parent is known and that can be attached without closing a circle.
     fn attach_detached(&mut self) {
-        // Why in a loop: attaching one never makes another impossible that was possible, but taking an edge away may have
-        // freed any of them; the order by number keeps the result the same everywhere.
+        // Why in a loop: attaching a node never prevents another attachment, but removing an edge may have made several possible. The order
+        // by number makes the result the same everywhere.
         for id in self.detached.clone() {
             let declared = self.node(id).and_then(|node| node.declared_parent.clone());
             let Some(name) = declared else {
@@ -224,7 +224,7 @@ impl Forest {
         self.measure(Some(parent));
     }
 
-    /// Brings heights up to date from here upwards.
+    /// Recomputes heights from here upwards.
     fn measure(&mut self, mut at: Option<NodeId>) {
         while let Some(id) = at {
             let Some(node) = self.node(id) else { return };
@@ -247,7 +247,7 @@ impl Forest {
         }
     }
 
-    /// Notes that something may fit now in the tree of this node.
+    /// Records that something may fit now in the tree of this node.
     pub(super) fn renew(&mut self, id: NodeId) {
         self.generations += 1;
         let generation = self.generations;

@@ -1,4 +1,4 @@
-//! Dominant resource share: how much of what a cohort can lend a node has taken, for its weight.
+//! Dominant resource share: the part of a cohort's lendable quota that a node has borrowed, divided by its weight.
 //!
 //! *Source*: `spec/admission-engine.md 2.8.1`.
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Exact, FlavorResource, Forest, NodeId, Weight};
 use crate::name::ResourceName;
 
-/// See the module. Ordered: who has the smaller share goes first.
+/// The dominant resource share of a node. Ordered: a smaller share goes first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// Largest ratio over the resources of borrowed to lendable, in thousandths, not yet divided by the weight.
@@ -19,7 +19,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of one that borrows nothing.
+    /// The share of a node that borrows nothing.
     pub(crate) const fn of_nothing(weight: Weight) -> Self {
         Self {
             ratio: 0.0,
@@ -108,9 +108,9 @@ impl Forest {
         share
     }
 
-    /// All that could ever be used below a cohort of one resource, over all flavors.
+    /// The potential of all flavors of one resource below a cohort.
     fn lendable(&self, cohort: NodeId, resource: &ResourceName) -> Exact {
-        // Why the whole path: a cohort without any quota of its own in a flavor may still draw on that of its ancestors.
+        // Why the whole path: a cohort without own quota in a flavor may still draw on that of its ancestors.
         let pairs: BTreeSet<FlavorResource> = self
             .path(cohort)
             .flat_map(|at| self.pairs_of(at))

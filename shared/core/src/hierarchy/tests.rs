@@ -259,7 +259,7 @@ fn usage_moves_with_its_queue() {
     assert_eq!(world.available(&["x", "y"]), [3, 1]);
     assert!(world.forest.generation(world.at("x")) > before);
     assert_eq!(world.forest.path_text(world.at("q")), "/Y/q");
-    // Nobody names the cohort any more.
+    // No object names the cohort any more.
     world.forest.put_queue(&queue("x", "", own(3)));
     assert_eq!(world.forest.cohort(&"X".into()), None);
 }
@@ -281,7 +281,7 @@ fn usage_of_a_queue_that_is_not_known_yet_counts_once_it_is() {
     assert_eq!(world.forest.queue(&"a".into()), None);
 }
 
-/// A queue `q` with these quotas and usages, beside one that has the rest of what the cohort lends.
+/// A queue `q` with these quotas and usages, beside a queue that has the rest of what the cohort lends.
 fn shared(cells: &[(&str, i64, i64, i64)], weight: Weight) -> (Forest, NodeId) {
     let mut forest = Forest::default();
     let quotas: Vec<_> = cells
@@ -377,7 +377,7 @@ fn name(letter: &str, at: usize) -> String {
     format!("{letter}{at}")
 }
 
-/// Every sum, computed anew from the leaves.
+/// Every sum, computed again from the leaves.
 fn audit(forest: &Forest, cpu: FlavorResource) -> Result<(), proptest::test_runner::TestCaseError> {
     for node in forest.nodes.iter().flatten() {
         let cell = node.cell(cpu);
@@ -400,7 +400,7 @@ fn audit(forest: &Forest, cpu: FlavorResource) -> Result<(), proptest::test_runn
 }
 
 proptest! {
-    /// Whatever happens in whatever order, sums are right, and adding then removing leaves no trace.
+    /// Sums are right after any changes in any order, and adding then removing leaves no trace.
     #[test]
     fn sums_are_exact_after_any_changes(changes in prop::collection::vec(change(), 1..40), probe in any::<bool>()) {
         let mut forest = Forest::default();

@@ -335,7 +335,7 @@ fn a_job_that_must_stay_held_here_is_not_started_and_is_held_again() {
     assert_eq!(plan(&observed(&[workload])).actions, [Action::Start(key("w"))]);
 }
 
-/// Somebody has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
+/// A user has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
 ///
 /// Spec: jobs 5.3 C4; safety I4
 #[test]

@@ -8,7 +8,7 @@ const TERMS: Terms = Terms {
     renew_deadline: Duration::from_secs(10),
     retry: Duration::from_secs(2),
 };
-/// Histories of the property; together about a second or two.
+/// Histories of the property test; together they take a second or two.
 const CASES: u32 = 256;
 
 fn at(millis: u64) -> Moment {
@@ -102,7 +102,7 @@ fn a_leader_that_cannot_renew_stops_acting_and_goes_on_if_nobody_has_led_meanwhi
     assert_eq!(election.acts_until(), Some(at(10_000)), "a look is no renewal");
     election.kept(at(62_000), held_by("a_1", 10));
     assert_eq!(election.acts_until(), Some(at(72_000)));
-    // One that was stopped does not know better: the version that it carries does.
+    // A leader that was stopped does not know better: the version that it carries does.
     assert_eq!(leading(at(0)).next(at(60_000)), Step::Renew);
 }
 
@@ -155,14 +155,14 @@ fn a_lease_is_written_in_whole_seconds_and_never_too_short() {
     assert_eq!([secs(0), secs(1_000), secs(1_001), secs(15_000)], [1, 1, 2, 15]);
 }
 
-/// What is under way to the API server, or back.
+/// A request on its way to the API server, or its answer on the way back.
 #[derive(Clone, Debug)]
 struct Request {
     from: usize,
     /// The life of the replica that sent it.
     life: u32,
     step: Step,
-    /// Of what was looked at.
+    /// The version that was read.
     version: u64,
     sent: Moment,
     arrives: u64,
@@ -183,11 +183,11 @@ enum Trouble {
     None,
     /// Stopped for so many ticks.
     Stop(u64),
-    /// Killed, and started anew in the same place.
+    /// Killed, and started again in the same place.
     Kill,
-    /// What it sends next arrives so many ticks later; the answer is lost.
+    /// Its next request arrives so many ticks later; the answer is lost.
     Lost(u64),
-    /// It ends in good order.
+    /// It ends regularly.
     Release,
 }
 
@@ -195,7 +195,7 @@ struct Replicant {
     election: Election,
     life: u32,
     version: u64,
-    /// Thousandths by which its clock goes.
+    /// Thousandths of real time by which its clock advances.
     rate: u64,
     waits_since: Option<u64>,
     stopped_until: u64,
@@ -239,7 +239,7 @@ impl World {
         at(now * self.replicas[index].rate / 1_000)
     }
 
-    /// Who may act now by its own clock.
+    /// The replicas that may act now by their own clocks.
     fn acting(&self, now: u64) -> Vec<usize> {
         let acts = |index: &usize| {
             let election = &self.replicas[*index].election;
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// One replica that is not stopped takes in what has come and does its next step.
+    /// One replica that is not stopped takes in the answers and does its next step.
     fn act(&mut self, index: usize, now: u64) {
         let own = self.now_of(index, now);
         let life = self.replicas[index].life;
@@ -333,7 +333,7 @@ impl World {
             } else if now - since >= 5_000 {
                 replica.waits_since = None;
                 replica.election.failed(own);
-                // What was sent may still arrive; nobody reads the answer.
+                // Sent requests may still arrive; no process reads the answers.
                 for request in self.under_way.iter_mut().filter(|request| ours(request)) {
                     request.answered = None;
                 }

@@ -8,7 +8,7 @@ use super::*;
 const LENGTH: Duration = Duration::from_secs(30);
 /// How finely time passes.
 const TICK: u64 = 50;
-/// Histories of the property; together about a second or two.
+/// Histories of the property test; together they take a second or two.
 const CASES: u32 = 256;
 
 fn at(millis: u64) -> Moment {
@@ -66,7 +66,7 @@ fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
     for number in 1..=3 {
         watch.looked(at(number * 1_000), seen(number));
     }
-    // The third was sent after the second was stored, which the look at the first did not show.
+    // The third was sent after the second was stored; the look at the first did not show the second.
     assert_eq!(watch.age(at(20_000)), Some(Duration::from_secs(19)));
     assert_eq!(watch.standing(at(20_999)), Standing::Held);
     assert_eq!(watch.changes_at(at(4_000)), Some(at(21_000)));
@@ -257,13 +257,14 @@ fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
     let mut grant = Grant::new(at(0), terms());
     grant.sending(at(0), terms());
     assert_eq!(grant.tenure(at(99_000)), Tenure::Never);
-    // Its predecessor's is there, and it may not renew it: that ends as if it had done so when it began.
+    // The predecessor's lease is there, and this process may not renew it: it ends as if the predecessor had renewed it when this process
+    // began.
     grant.answered(None, at(1_000));
     assert_eq!(grant.tenure(at(19_999)), Tenure::Held);
     assert_eq!(
         grant.tenure(at(20_000)),
         Tenure::Never,
-        "nobody there looks at it"
+        "the worker does not look at it"
     );
     grant.answered(Some("once"), at(2_000));
     assert_eq!(grant.tenure(at(19_999)), Tenure::Held);
@@ -272,7 +273,7 @@ fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
     assert_eq!(
         grant.tenure(at(30_000)),
         Tenure::Lapsed,
-        "nobody knows yet whether it arrives"
+        "it is not known yet whether it arrives"
     );
     grant.renewed(at(30_000), terms());
     assert_eq!(grant.tenure(at(49_999)), Tenure::Held);
@@ -325,12 +326,12 @@ enum Op {
     LookEnds,
     Mark,
     RestartWorker,
-    /// The worker's engine ends for good.
+    /// The worker's engine stops for good.
     StopEngine,
     RestartManager,
-    /// The next process does not reach the worker; it knows what this one has recorded.
+    /// The next process does not reach the worker; it knows what this process has recorded.
     RestartManagerAway,
-    /// Somebody deletes the lease; nobody makes it anew.
+    /// A user deletes the lease, and it is not created again.
     Delete,
 }
 
@@ -354,7 +355,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A rest in which all goes well: so that histories are not only ruins.
+/// A quiet time in which all goes well, so that histories do not consist of faults only.
 fn beat() -> Vec<Op> {
     vec![
         Op::Wait(1_000),
@@ -392,7 +393,7 @@ enum Look {
 /// One manager, one server, one worker whose clock runs at its own rate.
 struct World {
     now: u64,
-    /// Per mille of the manager's.
+    /// Clock rate per mille of the manager's.
     worker_rate: u64,
     stored: Stored,
     known: Stored,
@@ -435,7 +436,7 @@ impl World {
         at(self.now * self.worker_rate / 1_000)
     }
 
-    /// The first look of a process. What runs there tells that there was a lease, and how long.
+    /// The first look of a process. The jobs there show that there was a lease, and its length.
     fn look_at_once(&mut self) {
         let now = self.worker_now();
         if self.deleted {
@@ -504,7 +505,7 @@ impl World {
                     .marked(self.worker_now(), &seen(self.stored.number).unwrap());
             }
             Op::RestartWorker => {
-                // Why only then: a process that never lives long enough to know is as good as dead (safety 3.6).
+                // Why only then: a process that never lives long enough to know the age counts as dead (safety 3.6).
                 if self.watch.knows_its_age() {
                     self.watch = Watch::default();
                     self.look = None;
@@ -545,7 +546,7 @@ impl World {
         }
     }
 
-    /// Whether the manager takes the worker for closed.
+    /// Whether the manager counts the worker as closed.
     fn is_closed(&self) -> bool {
         match self.grant.closing(Duration::ZERO) {
             Closing::At(closed) | Closing::Recorded(closed) => closed <= at(self.now),
@@ -567,9 +568,9 @@ proptest! {
         for op in rest {
             world.step(op);
             let was_seen = world.engine_ended_at.is_none_or(|ended| ended > world.manager_began_at);
-            prop_assert!(was_seen || !matches!(world.grant.closing(Duration::ZERO), Closing::At(_)), "nobody was there");
+            prop_assert!(was_seen || !matches!(world.grant.closing(Duration::ZERO), Closing::At(_)), "no worker was there");
             if world.is_closed() && world.engine_ended_at.is_some() {
-                // What is promised ends with the engine (safety 3.6).
+                // The promise ends with the engine (safety 3.6).
                 return Ok(());
             }
             if world.is_closed() {

@@ -1,4 +1,4 @@
-//! Which checks a Workload must pass, and how their verdicts are told.
+//! The checks that a Workload must pass, and the message of their verdicts.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::name::{CheckName, FlavorName};
 use crate::queue::{CheckRule, ClusterQueue};
 use crate::status::{Admission, CheckPhase, Status};
 
-/// The checks a Workload must pass in a `ClusterQueue`: with an admission those for the assigned flavors, without one those
+/// The checks that a Workload must pass in a `ClusterQueue`. With an admission they are those for the assigned flavors; without one those
 /// that cover all flavors of the queue.
 ///
 /// *Source*: `spec/admission-engine.md 3.2`.
@@ -38,7 +38,7 @@ pub fn required_checks(queue: &ClusterQueue, admission: Option<&Admission>) -> B
         .collect()
 }
 
-/// What the checks in this phase say together; `None` when there are none.
+/// The joint message of the checks in this phase; `None` when there are none.
 ///
 /// *Source*: `spec/provisioning.md 7`: `AdmissionCheck in Retry state: "a" (m)`, or with several
 /// `AdmissionChecks in Retry state: "a" (m1); "b" (m2)`, sorted by name, without an empty parenthesis.

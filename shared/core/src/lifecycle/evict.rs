@@ -1,7 +1,7 @@
 //! Losing admission: eviction, deactivation, release of quota.
 //!
-//! Invariant: an evicted Workload keeps its quota until its job is at rest; one whose job is not known here, until its own controller
-//! gives the reservation back.
+//! Invariant: an evicted Workload keeps its quota until its job is at rest. If its job is not known here, it keeps the quota until its own
+//! controller releases the reservation.
 
 use jiff::Timestamp;
 
@@ -12,21 +12,21 @@ use crate::condition::Truth;
 use crate::note::Note;
 use crate::status::{CheckPhase, CheckState, GatePosition, PreemptionGate, Status};
 
-/// How the reasons of all deactivations begin.
+/// Prefix of the reasons of all deactivations.
 pub(super) const DEACTIVATED: &str = "Deactivated";
-/// How the reasons of those begin that no user asked for.
+/// Prefix of the reasons of deactivations that no user asked for.
 pub(super) const DEACTIVATED_DUE_TO: &str = "DeactivatedDueTo";
-/// Reason of a deactivation because time is up.
+/// Reason of a deactivation because the execution time is over.
 const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
 /// Reason of the eviction that follows it.
 pub(crate) const TIME_IS_UP: &str = "DeactivatedDueToMaximumExecutionTimeExceeded";
-/// How a check that is reset by an eviction says so.
+/// The cause in the message of a check that an eviction resets.
 pub(super) const AFTER_EVICTION: &str = "after eviction";
-/// Entries of `schedulingStats.evictions`. *Limit*: of the API; later kinds are not counted.
+/// *Limit* of the API: entries of `schedulingStats.evictions`; later kinds are not counted.
 const EVICTION_KINDS_MAX: usize = 256;
 
-/// Marks a Workload for deactivation whose maximum execution time, `limit` in seconds, is over. *Source*:
-/// `spec/admission-engine.md 4.2`.
+/// Marks a Workload for deactivation because its maximum execution time, `limit` in seconds, is over. *Source*: `spec/admission-engine.md
+/// 4.2`.
 pub(crate) fn time_is_up(status: &mut Status, limit: u32, now: Timestamp) -> Note {
     status.accumulated_secs = None;
     let message = "exceeding the maximum execution time";
@@ -44,7 +44,7 @@ pub(crate) fn time_is_up(status: &mut Status, limit: u32, now: Timestamp) -> Not
 }
 
 impl Draft<'_> {
-    /// Evicts a Workload that is switched off. *Source*: `spec/admission-engine.md 3.5`, `spec/multikueue.md 3.8`.
+    /// Evicts a Workload that is deactivated. *Source*: `spec/admission-engine.md 3.5`, `spec/multikueue.md 3.8`.
     pub(super) fn follow_deactivation(&mut self) {
         if self.seen.workload.active {
             return;
@@ -60,7 +60,7 @@ impl Draft<'_> {
             ),
             None if !known => self.evict(DEACTIVATED, "", "The workload is deactivated".to_owned()),
             None => {
-                // Why: verdicts that arrive while it is switched off must not deactivate it again once it is back.
+                // Why: verdicts that arrive while it is deactivated must not deactivate it again once it is active.
                 reset_checks(&mut self.status, AFTER_EVICTION, self.now, |phase| {
                     phase == CheckPhase::Rejected
                 });
@@ -70,7 +70,7 @@ impl Draft<'_> {
         self.status.requeue = None;
     }
 
-    /// Evicts a Workload that the brain wants out of the way. *Source*: `spec/admission-engine.md 2.12`.
+    /// Evicts a Workload that the admission cycle has chosen as a victim. *Source*: `spec/admission-engine.md 2.12`.
     pub(super) fn make_room(&mut self) {
         let Some(Proposal::Evict {
             reason,
@@ -88,7 +88,7 @@ impl Draft<'_> {
         self.evict(*reason, "", message.clone());
     }
 
-    /// Says that the job must stop. Quota stays held. *Source*: `spec/admission-engine.md 3.3`.
+    /// Evicts the Workload: its job must stop. Quota stays held. *Source*: `spec/admission-engine.md 3.3`.
     pub(super) fn evict(
         &mut self,
         reason: impl Into<std::borrow::Cow<'static, str>>,
@@ -129,15 +129,15 @@ impl Draft<'_> {
         }
     }
 
-    /// Gives the quota of an evicted Workload back once its job is at rest. *Source*: `spec/jobs.md 5.9`.
+    /// Releases the quota of an evicted Workload once its job is at rest. *Source*: `spec/jobs.md 5.9`.
     ///
-    /// Unlike the anchor: also that of a manager's copy whose job has not come, for which no controller here would do it.
+    /// Unlike the anchor: this also covers a manager's copy whose job has not arrived, because no other controller here would release it.
     pub(super) fn release_when_at_rest(&mut self) {
         let Some(evicted) = self.status.conditions.when_true(EVICTED).cloned() else {
             return;
         };
         let releases = self.has_quota() && self.seen.job.frees_quota();
-        // Why: without a reservation nothing holds the Workload, but it must be kept out of the queue all the same.
+        // Why: without a reservation nothing holds the Workload, but it must still be kept out of the queue.
         let never_held = self.evicted_now && !self.has_quota();
         if !releases && !never_held {
             return;
@@ -153,7 +153,7 @@ impl Draft<'_> {
         self.status.nominated.clear();
     }
 
-    /// Takes the reservation of a Workload that is not admitted yet: nothing runs, so nothing is evicted.
+    /// Takes back the reservation of a Workload that is not admitted yet: nothing runs, so nothing is evicted.
     pub(super) fn lose_reservation(&mut self, reason: &'static str, message: String) {
         debug_assert!(
             !self.status.conditions.is_true(ADMITTED),
@@ -170,7 +170,7 @@ impl Draft<'_> {
     }
 }
 
-/// Sets checks that have left `Pending`, in one of the phases picked, back to it.
+/// Sets the checks in the picked phases, other than `Pending`, back to `Pending`.
 pub(super) fn reset_checks(
     status: &mut Status,
     when: &str,
@@ -182,7 +182,7 @@ pub(super) fn reset_checks(
         if phase == CheckPhase::Pending || !picked(phase) {
             continue;
         }
-        // Why: how often it was tried again is still told of one that is given up; when it is tried again is not.
+        // Why: a rejected check still shows how often it was retried, but not when it is tried again.
         let (retry_count, requeue_after_secs) = match phase {
             CheckPhase::Retry => (
                 Some(check.retry_count.unwrap_or(0).saturating_add(1)),

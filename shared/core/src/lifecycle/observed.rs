@@ -1,4 +1,4 @@
-//! What a pass over a Workload looks at, and what is asked of it.
+//! The input of a pass over a Workload: facts, requests and policy.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::queue::{ClusterQueue, StopPolicy};
 use crate::status::Admission;
 use crate::workload::Workload;
 
-/// Everything that is known about one Workload at the moment of the pass.
+/// The facts about one Workload that a pass depends on.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The Workload as last read.
@@ -22,33 +22,33 @@ pub struct Observed<'a> {
     pub cluster_queue: Option<&'a ClusterQueue>,
     /// Stop policy of its `LocalQueue`; `None` when that `LocalQueue` does not exist or is being deleted.
     pub local_stop: Option<StopPolicy>,
-    /// What its job is doing.
+    /// The state of its job.
     pub job: &'a JobFacts,
-    /// What the job reconciler asks for, if anything.
+    /// The request of the job reconciler, if any.
     pub request: Option<&'a Request>,
-    /// What the brain decided, if anything.
+    /// The decision of the admission cycle, if any.
     pub proposal: Option<&'a Proposal>,
-    /// How the process is set up.
+    /// The settings of the process.
     pub policy: &'a Policy,
 }
 
 impl Observed<'_> {
-    /// Whether it ran in another cluster and its job does not show its end yet: without it nobody would know that it is to be shown
-    /// (seed 9, where somebody deleted it just then).
+    /// Whether it ran in another cluster and its job does not show its end yet. Without the Workload no controller would know that it must
+    /// show the end, so it stays even if a user deletes it.
     pub(super) fn owes_its_end(&self) -> bool {
         let shows_none = matches!(self.job, JobFacts::Present { finished: None, .. });
         shows_none && self.workload.status.cluster.is_some()
     }
 }
 
-/// What the owner of a Workload is doing.
+/// The state of the job that owns a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobFacts {
-    /// A manager has put it here, and its job has not come yet: nothing runs for it.
+    /// A manager has created it here, and its job has not arrived yet: nothing runs for it.
     Awaited,
-    /// It was made by hand, or its owner is of a kind that is not known here: only its own controller knows what runs for it.
+    /// It has no owner, or its owner is of a kind that is not known here: only its own controller knows what runs for it.
     Unknown,
-    /// It had an owner, which is gone or going (or its controller reference names another UID).
+    /// Its owner is deleted or is being deleted (or its controller reference names another UID).
     OwnerGone,
     /// Its job exists.
     Present {
@@ -56,19 +56,19 @@ pub enum JobFacts {
         finished: Option<Outcome>,
         /// Whether it still has pods.
         active: bool,
-        /// Whether it is held back. False while a stop is under way.
+        /// Whether it is suspended. False while a stop is under way.
         suspended: bool,
         /// Whether all its pods are ready or have succeeded.
         ready: bool,
-        /// Pods that will not be needed any more, by pod set.
+        /// Pods that are no longer needed, by pod set.
         reclaimable: BTreeMap<PodSetName, u32>,
-        /// Of a group: how many pods have no member and must be made anew.
+        /// Of a group: how many pods are missing and must be created again.
         missing: Option<u32>,
     },
 }
 
 impl JobFacts {
-    /// Whether no pod of the job runs and none can start, as far as is known here.
+    /// Whether no pod of the job runs and none can start, as far as this cluster knows.
     pub(super) fn at_rest(&self) -> bool {
         match self {
             Self::Awaited | Self::Unknown | Self::OwnerGone => true,
@@ -78,8 +78,7 @@ impl JobFacts {
         }
     }
 
-    /// Whether quota that an eviction takes back is free: no pod runs, and that is known here. *Source*:
-    /// `spec/admission-engine.md 3.3, 3.4`.
+    /// Whether an eviction frees the quota: it is known here that no pod runs. *Source*: `spec/admission-engine.md 3.3, 3.4`.
     pub(super) fn frees_quota(&self) -> bool {
         *self != Self::Unknown && self.at_rest()
     }
@@ -99,13 +98,13 @@ impl JobFacts {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it did what it should.
+    /// Whether it succeeded.
     pub success: bool,
-    /// What the job says about it, may be empty.
+    /// The job's message about it, may be empty.
     pub message: String,
 }
 
-/// What the job reconciler asks of the Workload's only writer.
+/// What the job reconciler asks of the lifecycle, the only writer of the Workload's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The job does not match the prebuilt Workload it names.
@@ -117,25 +116,25 @@ pub enum Request {
     },
 }
 
-/// What the brain decided about a pending Workload.
+/// A decision of the admission cycle about a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// Take this quota.
+    /// Reserve this quota.
     Reserve {
-        /// What it gets.
+        /// The quota it gets.
         admission: Admission,
-        /// What was seen of each flavor, for people; empty when the first one was taken.
+        /// What was found for each flavor, for people; empty when the first flavor was taken.
         considered: String,
     },
-    /// Not now.
+    /// No quota for now.
     Pending {
         /// A reason of `QuotaReserved=False`.
         reason: Cow<'static, str>,
         /// A sentence for people.
         message: String,
     },
-    /// Make room for another Workload. Carried out in one write if it holds quota and is not evicted yet, else dropped: so it
-    /// may be proposed again and again. Quota is free only when the Workload shows that it has none.
+    /// Make room for another Workload. It is carried out in one write if the Workload holds quota and is not evicted yet, otherwise it is
+    /// dropped. So it may be proposed again and again. The quota is free only when the Workload shows that it has none.
     Evict {
         /// Reason of condition `Evicted`: `Preempted`.
         reason: &'static str,
@@ -149,18 +148,18 @@ pub enum Proposal {
 /// Why a Workload makes room for another one. *Source*: `spec/admission-engine.md 2.12`, `spec/api.md API-9.6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreemptedReason {
-    /// One of higher priority in the same `ClusterQueue`.
+    /// A Workload of higher priority in the same `ClusterQueue` needs the quota.
     InClusterQueue,
-    /// Its `ClusterQueue` has borrowed what another one takes back.
+    /// Its `ClusterQueue` has borrowed quota that another one takes back.
     InCohortReclamation,
     /// Its `ClusterQueue` has more than its fair share.
     InCohortFairSharing,
-    /// As [`Self::InCohortReclamation`], by a `ClusterQueue` that borrows itself.
+    /// Like [`Self::InCohortReclamation`], by a `ClusterQueue` that itself borrows.
     InCohortReclaimWhileBorrowing,
 }
 
 impl PreemptedReason {
-    /// The word of the API.
+    /// The reason as the API shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InClusterQueue => "InClusterQueue",
@@ -171,12 +170,12 @@ impl PreemptedReason {
     }
 }
 
-/// Switches of the process that matter here.
+/// Settings of the process that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// What happens to a Workload whose owner is gone.
     pub orphans: Orphans,
-    /// Whether finished pods free quota before their job ends.
+    /// Whether finished pods free their quota before their job ends.
     pub reclaim: Reclaim,
     /// `waitForPodsReady`; `None` when it is off.
     pub pods_ready: Option<WaitForPods>,
@@ -186,39 +185,38 @@ pub struct Policy {
     pub first_status: FirstStatus,
     /// Whether controller `core` runs.
     pub core: Core,
-    /// In which words it is told why it waits.
+    /// Which reasons a waiting Workload shows.
     pub words: Words,
 }
 
-/// Whether the life of a Workload is looked after by this process: its checks, evictions for other reasons than preemption, deactivation,
-/// retention. Without it reservations go on, and the job side goes on telling `PodsReady` and `Finished`.
-/// *Source*: `--controllers=*,-core`.
+/// Whether this process runs controller `core`, which handles checks, evictions for other reasons than preemption, deactivation and
+/// retention. Without it reservations go on, and the job side still sets `PodsReady` and `Finished`. *Source*: `--controllers=*,-core`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Core {
-    /// It is.
+    /// Controller `core` runs.
     #[default]
     Runs,
-    /// It is switched off.
+    /// Controller `core` is switched off.
     Off,
 }
 
 /// When a Workload gets its first status. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstStatus {
-    /// When something was decided about it, which saves a write.
+    /// After the first decision about it, which saves a write.
     #[default]
     WhenDecided,
     /// As soon as it is seen.
     AtOnce,
 }
 
-/// Whether finished pods free quota before their job ends. *Source*: gate `ReclaimablePods`.
+/// Whether finished pods free their quota before their job ends. *Source*: gate `ReclaimablePods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
-    /// They do.
+    /// They free it.
     #[default]
     Count,
-    /// They do not.
+    /// They do not free it.
     Ignore,
 }
 
@@ -231,12 +229,12 @@ pub struct Retention {
     pub after_deactivated: Option<SignedDuration>,
 }
 
-/// What happens to a Workload whose owner is gone. *Source*: gate `FinishOrphanedWorkloads`.
+/// What happens to a Workload whose owner is deleted. *Source*: gate `FinishOrphanedWorkloads`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
     /// It is finished with reason `OwnerNotFound`.
     #[default]
     Finish,
-    /// It is only let go.
+    /// Only its finalizer is removed.
     Release,
 }

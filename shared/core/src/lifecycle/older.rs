@@ -1,24 +1,23 @@
-//! The words that the reference used before it told reasons apart, for those that switch gate `UnadmittedWorkloadsObservability` off.
+//! The older reasons of the reference, for administrators that switch gate `UnadmittedWorkloadsObservability` off.
 //!
-//! Invariant: only words change here, after everything is decided; decisions are made with the words of today.
-//! *Source*: `spec/api.md API-9.6, API-14`.
+//! Invariant: only texts change here, after all decisions; the decisions use the present reasons. *Source*: `spec/api.md API-9.6, API-14`.
 
 use super::{ADMITTED, Next, QUOTA_RESERVED};
 use crate::condition::{Condition, Truth};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
 
-/// Which reasons a Workload that waits is told.
+/// Which reasons a waiting Workload shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Words {
-    /// Each reason by its own word.
+    /// A separate reason for each cause.
     #[default]
     Granular,
-    /// The few words of before.
+    /// The few older reasons.
     Older,
 }
 
-/// Says what was decided in the older words. `before` is the status that is stored.
+/// Replaces the reasons in `next` by the older ones. `before` is the stored status.
 pub fn use_older_words(before: &Status, next: &mut Next) {
     let conditions = &mut next.status.conditions;
     if let Some(quota) = conditions.get(QUOTA_RESERVED).filter(|c| c.truth == Truth::False) {
@@ -34,7 +33,7 @@ pub fn use_older_words(before: &Status, next: &mut Next) {
         let told = before.conditions.get(ADMITTED).cloned();
         let now = admitted.clone();
         match told {
-            // Wire: then only the loss of an admission was told, once.
+            // Wire: with the gate off, only the loss of an admission is shown, once.
             None => conditions.remove(ADMITTED),
             Some(told) if told.truth == Truth::False => conditions.insert(ADMITTED, told),
             Some(_) => conditions.insert(ADMITTED, lost(now, lacks_checks)),
@@ -59,12 +58,12 @@ fn lost(admitted: Condition, lacks_checks: bool) -> Condition {
     }
 }
 
-/// The older word of a reason of `QuotaReserved`=False.
+/// The older reason for a reason of `QuotaReserved`=False.
 fn older<'a>(reason: &'a str, message: &str) -> &'a str {
     match reason {
         "WaitingForPodsReady" => "Waiting",
         "Suspended" => "Inadmissible",
-        // Why by the message: what the queue's namespaces or the request itself are wrong about, the scheduler told.
+        // Why by the message: the scheduler reported problems with the queue's namespaces or with the request itself as `Pending`.
         "Misconfigured" if is_about_a_queue(message) => "Inadmissible",
         "AdmissionGated" | "Inadmissible" | "OnHold" | "Pending" | "Waiting" => reason,
         _ => "Pending",
@@ -75,7 +74,7 @@ fn is_about_a_queue(message: &str) -> bool {
     message.ends_with("doesn't exist") || message.ends_with("is terminating or missing")
 }
 
-/// Wire: a warning about a workload that waits bears the reason of its condition.
+/// Wire: a warning about a waiting workload has the reason of its condition.
 fn rename(note: &mut Note) {
     const WAITS: [&str; 10] = [
         "NoMatchingFlavor",

@@ -1,4 +1,4 @@
-//! Waiting for pods: condition `PodsReady`, and what follows when it takes too long.
+//! Waiting for pods: condition `PodsReady`, and what happens when it takes too long.
 //!
 //! Invariant: the timers are computed from conditions alone, so a restart changes nothing.
 //!
@@ -17,16 +17,16 @@ const RECOVERED: &str = "Recovered";
 const TIMED_OUT: &str = "PodsReadyTimeout";
 const LIMIT_EXCEEDED: &str = "RequeuingLimitExceeded";
 
-/// `waitForPodsReady`.
+/// The settings `waitForPodsReady`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForPods {
     /// Longest time from admission until all pods are ready.
     pub timeout: SignedDuration,
-    /// Longest time to recover after a pod was lost; `None` does not watch that.
+    /// Longest time to recover after a pod was lost; `None` does not watch for that.
     pub recovery: Option<SignedDuration>,
-    /// How often it is queued again before it is deactivated; `None` is without end.
+    /// How often it is queued again before it is deactivated; `None` means without limit.
     pub limit_count: Option<u32>,
-    /// The first pause, in seconds; each further one is twice as long.
+    /// The first pause, in seconds; each further pause is twice as long.
     pub base_secs: u32,
     /// The longest pause, in seconds.
     pub max_secs: u32,
@@ -44,12 +44,12 @@ impl WaitForPods {
 }
 
 impl Draft<'_> {
-    /// Evicts, or marks for deactivation, what waited too long for its pods.
+    /// Evicts a Workload that waited too long for its pods, or marks it for deactivation.
     pub(super) fn watch_pods(&mut self) {
         let Some(wait) = self.seen.policy.pods_ready else {
             return;
         };
-        // Why the job too: its condition is brought in line at the end of the pass, and late news are still good news.
+        // Why the job too: condition `PodsReady` is updated only at the end of the pass, and pods that became ready late still count.
         if is_ready(self.seen.job) {
             return;
         }
@@ -90,12 +90,12 @@ impl Draft<'_> {
     }
 }
 
-/// *Limit*: the API holds an `int32`.
+/// *Limit*: the API stores an `int32`.
 const COUNT_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// Brings condition `PodsReady` in line with the job.
+/// Updates condition `PodsReady` from the job.
 ///
-/// Unlike the anchor: while an evicted job stops, nothing is told: that its pods go is no news.
+/// Unlike the anchor: while an evicted job stops, the condition is left alone, because the end of its pods is expected.
 pub(super) fn follow(status: &mut Status, job: &JobFacts, now: Timestamp) {
     const NOT_READY: &str = "Not all pods are ready or succeeded";
     const READY: &str = "All pods reached readiness and the workload is running";

@@ -1,4 +1,4 @@
-//! What has been kept long enough. *Source*: `spec/admission-engine.md 4.3`, `spec/jobs.md 5.16`.
+//! Deletion of objects whose retention is over. *Source*: `spec/admission-engine.md 4.3`, `spec/jobs.md 5.16`.
 //!
 //! Invariant: the times are computed from conditions alone, so a restart changes nothing.
 
@@ -21,7 +21,7 @@ pub enum Removal {
 }
 
 impl Removal {
-    /// The Event to emit when it is done, on the object that was deleted.
+    /// The Event to emit on the deleted object after the deletion.
     pub fn note(self) -> Option<Note> {
         let text = match self {
             Self::Nothing => return None,
@@ -33,8 +33,10 @@ impl Removal {
 }
 
 impl Draft<'_> {
-    /// Unlike the anchor: a Workload is kept as long as its job has not ended, however it finished. Otherwise a new one would
-    /// be made for the same job, and on a manager the remote job would be tidied away before its end was copied.
+    /// Deletes a finished Workload when its retention is over.
+    ///
+    /// Unlike the anchor: a Workload is kept until its job has ended, however it finished. Otherwise a new Workload would be created for
+    /// the same job, and a manager would delete the remote job before its end was copied.
     pub(super) fn retire_finished(&mut self) {
         let unended = matches!(self.seen.job, JobFacts::Present { finished: None, .. });
         if self.seen.workload.deleting || unended {
@@ -48,7 +50,7 @@ impl Draft<'_> {
         );
     }
 
-    /// Who was deactivated by hand is kept.
+    /// Deletes a job when the retention of its deactivation is over. A Workload that a user deactivated is kept.
     pub(super) fn retire_deactivated(&mut self) {
         if self.seen.workload.active || !matches!(self.seen.job, JobFacts::Present { .. }) {
             return;

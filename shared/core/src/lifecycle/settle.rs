@@ -1,4 +1,4 @@
-//! The last word of a pass: whether the job may run.
+//! The last part of a pass: whether the job may run.
 
 use jiff::Timestamp;
 
@@ -7,12 +7,11 @@ use crate::condition::Truth;
 use crate::note::Note;
 use crate::status::{CheckPhase, Status};
 
-/// Brings `Admitted` in line with the reservation and the checks, counts the time admitted when admission ends, and brings
-/// `PodsReady` in line with the job.
+/// Updates `Admitted` from the reservation and the checks, counts the time admitted when admission ends, and updates `PodsReady` from the
+/// job.
 ///
-/// An admitted Workload stays admitted, whatever its checks become, until its quota is released; an evicted one is never
-/// admitted. Returns the notes to emit once the status is written. *Source*: `spec/api.md API-9.6`,
-/// `spec/multikueue.md 1.7`, `spec/provisioning.md 9`.
+/// An admitted Workload stays admitted until its quota is released, whatever its checks say; an evicted one is never admitted. Returns the
+/// notes to emit once the status is written. *Source*: `spec/api.md API-9.6`, `spec/multikueue.md 1.7`, `spec/provisioning.md 9`.
 pub fn settle(status: &mut Status, job: &JobFacts, policy: &Policy, now: Timestamp) -> Vec<Note> {
     if status.conditions.is_true(FINISHED) {
         return Vec::new();
@@ -56,7 +55,6 @@ fn settle_admission(status: &mut Status, core: Core, now: Timestamp) -> Vec<Note
     vec![admit(status, now)]
 }
 
-/// Admits it.
 pub(super) fn admit(status: &mut Status, now: Timestamp) -> Note {
     let reserved_since = status.conditions.get(QUOTA_RESERVED).map_or(now, |c| c.since);
     let message = "The workload is admitted";
@@ -75,7 +73,7 @@ pub(super) fn admit(status: &mut Status, now: Timestamp) -> Note {
     )
 }
 
-/// Adds the time since `since` to the time spent admitted, except when it was just spent to the end.
+/// Adds the time since `since` to the time spent admitted, except when it was just used up.
 fn accumulate(status: &mut Status, since: Timestamp, now: Timestamp) {
     let evicted = status.conditions.when_true(EVICTED);
     if evicted.is_some_and(|c| c.reason == evict::TIME_IS_UP) {
@@ -86,5 +84,5 @@ fn accumulate(status: &mut Status, since: Timestamp, now: Timestamp) {
     status.accumulated_secs = Some(sum.min(ACCUMULATED_SECS_MAX));
 }
 
-/// *Limit*: the API holds an `int32`.
+/// *Limit*: the API stores an `int32`.
 const ACCUMULATED_SECS_MAX: u32 = i32::MAX.unsigned_abs();

@@ -558,7 +558,7 @@ fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
     world.job = JobFacts::OwnerGone;
     assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
     assert!(!world.workload.is_finished());
-    // Found by seed 2104: the end came while the job was being stopped.
+    // The end comes while the job is being stopped.
     ended(&mut world, true);
     assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
 }

@@ -1,4 +1,4 @@
-//! A ClusterQueue prepared for the search: names resolved to numbers once, when the queue changes, not per workload.
+//! A ClusterQueue prepared for the search: names are resolved to numbers once, when the queue changes, not per workload.
 
 use crate::hierarchy::{FlavorResource, Forest};
 use crate::name::{FlavorName, ResourceName};
@@ -7,8 +7,8 @@ use crate::queue::{ClusterQueue, FungibilityPolicy, PreemptionPolicy};
 /// The resource that stands for the number of pods.
 const PODS: &str = "pods";
 
-/// See the module. To be made again whenever the ClusterQueue changes; it stays valid as long as the forest lives,
-/// whatever else changes there.
+/// A ClusterQueue prepared for the search. It must be made again whenever the ClusterQueue changes; it stays valid as long as the forest
+/// lives.
 #[derive(Clone, Debug)]
 pub struct CompiledQueue {
     pub(crate) groups: Vec<CompiledGroup>,
@@ -23,7 +23,7 @@ pub struct CompiledQueue {
 /// A resource group.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledGroup {
-    /// In search order.
+    /// The flavors in search order.
     pub(crate) flavors: Vec<CompiledFlavor>,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct CompiledFlavor {
 }
 
 impl CompiledQueue {
-    /// Prepares a queue. The forest learns the pairs it did not know.
+    /// Prepares a queue. The forest learns the pairs that it did not know.
     pub fn of(forest: &mut Forest, queue: &ClusterQueue) -> Self {
         let mut columns: Vec<(ResourceName, usize, usize)> = Vec::new();
         let mut groups = Vec::with_capacity(queue.groups.len());
         for (at, group) in queue.groups.iter().enumerate() {
             for (column, resource) in group.covered.iter().enumerate() {
-                // Limit: the schema lets one group only cover a resource; otherwise the first counts.
+                // Limit: the schema lets only one group cover a resource; otherwise the first group counts.
                 if columns.iter().all(|(known, _, _)| known != resource) {
                     columns.push((resource.clone(), at, column));
                 }

@@ -5,9 +5,9 @@ use crate::flavor::Undeclared;
 /// Whether a feature is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// It is.
+    /// The feature is on.
     On,
-    /// It is not.
+    /// The feature is off.
     Off,
 }
 
@@ -20,7 +20,7 @@ pub enum FairStrategy {
     LessThanInitialShare,
 }
 
-/// Which preemption there is.
+/// Which kind of preemption applies.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum PreemptionRules {
     /// Without fair sharing (2.7).
@@ -28,7 +28,7 @@ pub enum PreemptionRules {
     Classical,
     /// With fair sharing (2.8).
     FairSharing {
-        /// Tried in this order; none means no victims in other queues that need a comparison of shares.
+        /// The strategies, tried in this order. Without any, no victims are found in other queues whose shares must be compared.
         strategies: Vec<FairStrategy>,
     },
 }
@@ -45,12 +45,12 @@ impl PreemptionRules {
     }
 }
 
-/// See the module. The default is that of the gates.
+/// The rules of admission. The default follows the defaults of the gates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// What to do with resources that a queue does not cover.
     pub undeclared: Undeclared,
-    /// Which preemption there is.
+    /// Which kind of preemption applies.
     pub preemption: PreemptionRules,
     /// Gate `PartialAdmission`.
     pub partial_admission: Switch,
@@ -64,7 +64,7 @@ pub struct Rules {
     pub priority_in_cohort: Switch,
     /// Gate `PrioritizePreemptorWorkloads`.
     pub prioritize_preemptor: Switch,
-    /// Gate `RecomputeAssignmentUponPreemptionTargetsOverlap`; for the cycle, nothing here asks it.
+    /// Gate `RecomputeAssignmentUponPreemptionTargetsOverlap`; only the cycle reads it.
     pub recompute_overlap: Switch,
 }
 

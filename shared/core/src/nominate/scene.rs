@@ -1,4 +1,4 @@
-//! Scenes for tests of nominations: queues, who holds what, and a head that asks. Every nomination is audited.
+//! Scenes for tests of nominations: queues, holders of quota, and a head that asks. Every nomination is audited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +110,7 @@ impl Scene {
         pair.unwrap()
     }
 
-    /// A holder of `cpu` in flavor `default`; each one reserved, and created, a second after the one before.
+    /// A holder of `cpu` in flavor `default`; each one is created, and reserves, a second after the one before.
     pub(crate) fn holds(self, queue: &str, name: &str, priority: i64, cpu: i64) -> Self {
         self.holds_of("default", queue, name, priority, cpu)
     }
@@ -206,7 +206,7 @@ impl Scene {
         nomination
     }
 
-    /// What holds for every nomination.
+    /// The rules that hold for every nomination.
     fn audit(&mut self, node: NodeId, nomination: &Nomination) {
         let fits = |forest: &Forest| nomination.usage.iter().all(|(p, v)| forest.fits(node, *p, *v));
         let within = |forest: &Forest| {
@@ -223,9 +223,13 @@ impl Scene {
         if nomination.targets.is_empty() {
             return;
         }
-        assert!(!fits(&self.forest), "nobody is preempted without need");
+        assert!(!fits(&self.forest), "no workload is preempted without need");
         let uids: BTreeSet<_> = nomination.targets.iter().map(|t| t.holder.uid.clone()).collect();
-        assert_eq!(uids.len(), nomination.targets.len(), "nobody is preempted twice");
+        assert_eq!(
+            uids.len(),
+            nomination.targets.len(),
+            "no workload is preempted twice"
+        );
         let mut change = |holder: &Holder, sign: i128| {
             for (pair, value) in &holder.usage {
                 self.forest.add(holder.node, *pair, sign * value);
@@ -239,7 +243,7 @@ impl Scene {
         assert!(after.0, "without its victims it fits");
         for target in &nomination.targets {
             let (fits, within) = change(&target.holder, 1);
-            // A pass in which the preemptor must not borrow wants more than a fit.
+            // A pass in which the preemptor must not borrow needs more than a fit.
             assert!(!fits || (after.1 && !within), "no victim is superfluous");
             change(&target.holder, -1);
         }

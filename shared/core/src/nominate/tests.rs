@@ -58,7 +58,7 @@ fn the_full_size_with_preemption_is_better_than_a_smaller_one_without() {
     assert_eq!(nomination.targets.len(), 1);
 }
 
-/// Spec: admission-engine 2.5, 4.6: pods that are reclaimable already are not asked for.
+/// Spec: admission-engine 2.5, 4.6: pods that are already reclaimable are not requested.
 #[test]
 fn reclaimable_pods_are_not_asked_for() {
     let mut workload = elastic(10, 10);
@@ -99,7 +99,7 @@ fn victims_of_others_count_as_gone_and_are_never_taken_twice() {
     let second = scene.nominate_with("c2", &asks("incoming", 0, 4_000), None, Some(&restriction));
     assert_eq!((second.mode, second.fits_only_with_gone), (Mode::Fit, true));
 
-    // Of two victims the second preemptor takes the other one.
+    // Of two victims the second preemptor chooses the other one.
     let mut scene = world().holds("bq", "x", 0, 4_000).holds("bq", "y", 0, 4_000);
     let node = scene.node("c1");
     let first = scene.nominate("c1", &asks("incoming", 0, 4_000));
@@ -117,7 +117,7 @@ fn victims_of_others_count_as_gone_and_are_never_taken_twice() {
     assert!(!second.fits_only_with_gone);
 }
 
-/// For wake-ups: what must come free at least.
+/// For wake-ups: how much must become free at least.
 #[test]
 fn a_refusal_says_what_is_lacking() {
     let mut scene = Scene::default()
@@ -138,7 +138,7 @@ fn a_refusal_says_what_is_lacking() {
     let any = lacks(&mut scene, 3_000);
     assert!(
         any.is_empty(),
-        "with somebody to preempt, any release may be enough"
+        "with candidates for preemption, any release may be enough"
     );
 }
 
@@ -194,8 +194,8 @@ fn scene_of(queues: &[QueuePlan], holders: &[(usize, i64, i64)], preemption: Pre
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Every nomination is audited by the scene: the forest unchanged, the same answer twice, victims that suffice and of
-    /// which none is superfluous. Spec: admission-engine 2.7.3.
+    /// The scene audits every nomination: the forest is unchanged, the same question gives the same answer, the victims suffice and none of
+    /// them is superfluous. Spec: admission-engine 2.7.3.
     #[test]
     fn nominations_are_pure_and_victims_minimal(
         queues in prop::collection::vec(

@@ -77,7 +77,7 @@ fn without_priority_in_the_cohort_a_reclaimed_borrower_goes_behind() {
     check_first(&newer, &old, renewed);
 }
 
-/// Ticket of the `number`th workload: older ones have smaller numbers.
+/// Ticket of workload `number`: older ones have smaller numbers.
 fn ticket(number: u32, class: u32) -> Ticket {
     let workload = asks(&format!("w{number}"), i64::from(number), 1);
     Ticket {
@@ -105,14 +105,14 @@ fn lacks(amount: i128) -> Wait {
     Wait::Capacity(Needs::AnyOf(vec![lack]), Category::WaitingForQuota)
 }
 
-/// So much came free and is available.
+/// This amount became free and is available.
 fn gain(pending: &mut Pending, amount: i128) {
     for class in pending.thirsty(cpu(), amount) {
         pending.wake(class.kind);
     }
 }
 
-/// Spec: admission-engine 1.5, 10.1 (equal requests share one fate; who lacks more sleeps on).
+/// Spec: admission-engine 1.5, 10.1 (equal requests share one fate; a class that lacks more sleeps on).
 #[test]
 fn released_quota_wakes_one_workload_per_class_and_the_next_after_it_was_served() {
     let [a, b, d] = [ticket(1, 0), ticket(2, 0), ticket(4, 0)];
@@ -140,7 +140,7 @@ fn released_quota_wakes_one_workload_per_class_and_the_next_after_it_was_served(
     assert_eq!((pending.len(), pending.parked_count()), (3, 0));
 }
 
-/// Spec: admission-engine 1.5 (what came free is compared with what is available).
+/// Spec: admission-engine 1.5 (what became free is compared with what is available).
 #[test]
 fn who_finds_too_little_sleeps_until_more_has_come_free() {
     let (a, b, mut pending) = (ticket(1, 0), ticket(2, 1), Pending::default());
@@ -158,7 +158,7 @@ fn who_finds_too_little_sleeps_until_more_has_come_free() {
     assert_eq!(pending.class_counts(), (2, 0));
     assert_eq!(pending.hopes(&a).map(|lacks| lacks[0].needed), Some(2));
     pending.remove(&a);
-    assert_eq!(pending.hopes(&a), None, "nobody is left to be spared a try");
+    assert_eq!(pending.hopes(&a), None, "no member is left to be spared a try");
 }
 
 #[test]

@@ -12,14 +12,14 @@ use crate::hierarchy::{Exact, FlavorResource, NodeId, NodeName};
 use crate::holders::Holder;
 use crate::queue::BorrowWithinCohort;
 
-/// Where a queue stands towards the preemptor.
+/// The relation of a queue to the preemptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     /// It lies outside of a subtree in whose quota the request fits.
     Hierarchical,
     /// Priority decides.
     Other,
-    /// It is the preemptor's own.
+    /// It is the preemptor's own queue.
     Own,
 }
 
@@ -40,7 +40,7 @@ enum Borrowing {
     Forbidden,
 }
 
-/// See [`Search::targets`].
+/// Finds the victims of a request; see [`Search::targets`].
 pub(super) fn targets(
     search: &mut Search<'_>,
     usage: &[(FlavorResource, Exact)],
@@ -85,7 +85,7 @@ pub(super) fn targets(
     found
 }
 
-/// The queues in which there is anybody to preempt, from the preemptor's own upwards.
+/// The queues with candidates, from the preemptor's own upwards.
 fn sources<'a>(
     search: &Search<'a>,
     usage: &[(FlavorResource, Exact)],
@@ -110,7 +110,7 @@ fn sources<'a>(
     let mut request = usage.to_vec();
     let mut relation = Relation::Other;
     for at in search.forest.path(search.node).skip(1) {
-        // Why below first: what fits in the quota of a subtree has a right to what others took from it.
+        // Why below first: a request that fits in the quota of a subtree has a right to what others took from it.
         let forest = &*search.forest;
         if request
             .iter()
@@ -167,7 +167,7 @@ fn collect<'a>(
     }
 }
 
-/// Whether it could suffice to take everything from everybody: a bound that costs one look per queue.
+/// Whether it could suffice to preempt all candidates: a bound that costs one look per queue.
 fn enough(
     search: &Search<'_>,
     usage: &[(FlavorResource, Exact)],
@@ -274,7 +274,7 @@ impl Pass<'_> {
         false
     }
 
-    /// Puts victims back without which the goal is reached all the same, last chosen first; the very last one was needed.
+    /// Puts back victims that the goal does not need, last chosen first; the last victim is always needed.
     fn fill_back(&mut self, search: &mut Search<'_>) {
         for index in (0..self.chosen.len().saturating_sub(1)).rev() {
             let Some(target) = self.chosen.get(index) else {
@@ -310,7 +310,7 @@ impl Pass<'_> {
             .all(|at| search.borrows(at, self.contested))
     }
 
-    /// As what a candidate is taken; `None`: it may not be taken in this pass.
+    /// The reason for which a candidate is preempted; `None` when it may not be preempted in this pass.
     fn reason(&self, search: &Search<'_>, source: &Source<'_>, holder: &Holder) -> Option<PreemptReason> {
         match source.relation {
             Relation::Own => Some(PreemptReason::InClusterQueue),

@@ -1,11 +1,10 @@
-//! Preemption with fair sharing: victims come from where the share is largest.
+//! Preemption with fair sharing: victims come from the side with the largest share.
 //!
-//! The set that is found is tried once more as a whole: against the final shares every victim of another queue must still
-//! be justified, and *strictly* - with that victim back, its side would stand above the preemptor's. So no victim can take
-//! its place back by the same rule. Unlike the anchor: there only the steps on the way are tested, which lets two workloads
-//! evict each other for ever. Longer circles, in which priorities take part, end because a workload takes another's place by
-//! shares only once ([`Holders::note_displaced`](crate::holders::Holders::note_displaced)).
-//! *Source*: `spec/admission-engine.md 2.8.3, 10 item 16`.
+//! The set of victims is tested once more as a whole. Against the final shares every victim of another queue must still be justified, and
+//! *strictly*: with that victim back, its side would stand above the preemptor's. So no victim can take its place back by the same rule.
+//! Unlike the anchor: it tests only the single steps, so that two workloads can evict each other for ever. Longer circles, in which
+//! priorities take part, end because a workload displaces another by shares only once
+//! ([`Holders::note_displaced`](crate::holders::Holders::note_displaced)). *Source*: `spec/admission-engine.md 2.8.3, 10 item 16`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,10 +17,10 @@ use crate::holders::Holder;
 use crate::name::Uid;
 use crate::nominate::{FairStrategy, Switch};
 
-/// *Limit*: how often a search starts again without victims that turned out not to be justified.
+/// *Limit*: how often a search starts again without victims that were not justified.
 const RETRIES: usize = 3;
 
-/// What a search asks for.
+/// The request of a search.
 #[derive(Clone, Copy)]
 struct Demand<'a> {
     usage: &'a [(FlavorResource, Exact)],
@@ -29,7 +28,7 @@ struct Demand<'a> {
     strategies: &'a [FairStrategy],
 }
 
-/// Where victims may come from.
+/// The queues that victims may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Everywhere,
@@ -39,17 +38,17 @@ enum Scope {
 
 /// How a search ended.
 enum Outcome {
-    /// Nobody could be a victim.
+    /// There was no candidate.
     Nobody,
-    /// It does not fit.
+    /// The request does not fit even with victims.
     Failed,
-    /// These are needed and justified.
+    /// The victims are needed and justified.
     Targets(Vec<Target>),
     /// It would fit, but these victims are not justified.
     Unjust(Vec<Uid>),
 }
 
-/// See [`Search::targets`].
+/// Finds the victims of a request; see [`Search::targets`].
 pub(super) fn targets(
     search: &mut Search<'_>,
     usage: &[(FlavorResource, Exact)],
@@ -78,7 +77,7 @@ pub(super) fn targets(
                 }
                 Outcome::Failed => {
                     candidates = Candidates::Some;
-                    // Why no other scope: with a smaller choice and nothing found unjust it cannot fit either.
+                    // Why no other scope: no victim was excluded as unjust, so a smaller choice cannot fit either.
                     if attempt == 0 && scope == Scope::Everywhere {
                         return Found {
                             targets: Vec::new(),
@@ -126,12 +125,12 @@ fn attempt_once(
     outcome
 }
 
-/// Part of the tree that matters: what borrows, and the way to the preemptor's queue. The preemptor's usage is counted.
+/// The relevant part of the tree: nodes that borrow, and the path to the preemptor's queue. The preemptor's usage is counted.
 struct Hunt<'a> {
     demand: Demand<'a>,
-    /// The root comes first.
+    /// The branches; the root comes first.
     branches: Vec<Branch<'a>>,
-    /// The preemptor's queue.
+    /// Index of the preemptor's queue.
     own: usize,
     chosen: Vec<Victim<'a>>,
 }
@@ -140,22 +139,22 @@ struct Branch<'a> {
     node: NodeId,
     parent: Option<usize>,
     children: Vec<usize>,
-    /// Kept up to date while victims are taken.
+    /// Kept up to date while victims are chosen.
     share: Share,
-    /// Of a queue; a cohort has none.
+    /// The candidates of a queue; `None` for a cohort.
     supply: Option<Supply<'a>>,
     /// Whether it is the preemptor's queue or one of its ancestors.
     is_own: bool,
-    /// Nothing more is to be had here.
+    /// No more candidates can be taken from this branch.
     closed: bool,
 }
 
 /// Candidates of a queue.
 struct Supply<'a> {
     fresh: Option<Peekable<Choice<'a>>>,
-    /// In the second round: those that failed the first.
+    /// In the second round: candidates that failed the first.
     again: VecDeque<&'a Arc<Holder>>,
-    /// Those that failed.
+    /// Candidates that failed.
     failed: VecDeque<&'a Arc<Holder>>,
 }
 
@@ -195,7 +194,7 @@ struct Victim<'a> {
 enum Round {
     /// Goes on to the next candidate of the queue.
     First,
-    /// Gives the queue up.
+    /// Gives up the queue.
     Second,
 }
 
@@ -257,7 +256,7 @@ impl<'a> Hunt<'a> {
         index
     }
 
-    /// Adds what matters below a cohort. `way`: the preemptor's queue and everything above it.
+    /// Adds the relevant branches below a cohort. `way`: the preemptor's queue and everything above it.
     fn grow(
         &mut self,
         search: &Search<'a>,
@@ -297,7 +296,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Looks for victims until the preemptor fits, then drops those that are not needed and judges the rest.
+    /// Looks for victims until the preemptor fits, then drops superfluous ones and judges the rest.
     fn run(&mut self, search: &mut Search<'_>) -> Outcome {
         if !self.enough(search) {
             return Outcome::Failed;
@@ -324,7 +323,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Takes victims by one strategy; whether the preemptor fits in the end.
+    /// Chooses victims by one strategy; returns whether the preemptor fits in the end.
     fn round(&mut self, search: &mut Search<'_>, strategy: Option<FairStrategy>, round: Round) -> bool {
         while let Some(queue) = self.next_queue(search) {
             let reason = if queue == self.own {
@@ -360,7 +359,7 @@ impl<'a> Hunt<'a> {
         false
     }
 
-    /// The first candidate of a queue that may be taken because of the shares; it is taken off the forest.
+    /// The first candidate of a queue that the shares allow; its usage is removed from the forest.
     fn compare_shares(
         &mut self,
         search: &mut Search<'_>,
@@ -393,7 +392,7 @@ impl<'a> Hunt<'a> {
             search.add(holder);
             if let Some(supply) = self.supply(queue) {
                 supply.failed.push_back(holder);
-                // Why: this strategy does not look at the candidate, so that the others fail as well.
+                // Why: this strategy ignores the candidate itself, so the other candidates fail as well.
                 let blind = round == Round::Second || strategy == FairStrategy::LessThanInitialShare;
                 if blind && !accepted {
                     while let Some(holder) = supply.pop() {
@@ -406,7 +405,7 @@ impl<'a> Hunt<'a> {
         None
     }
 
-    /// Those that failed may be tried again.
+    /// Lets the candidates that failed be tried again.
     fn reopen(&mut self) {
         for branch in &mut self.branches {
             branch.closed = false;
@@ -417,7 +416,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// The queue that has to give next: from the root always towards the largest share. Closes what has nothing to give.
+    /// The queue that must give next: from the root always towards the largest share. Closes branches that have nothing to give.
     fn next_queue(&mut self, search: &Search<'_>) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -457,8 +456,8 @@ impl<'a> Hunt<'a> {
         match &mut branch.supply {
             None => !branch.children.is_empty() && (branch.is_own || branch.share.is_borrowing()),
             Some(supply) => {
-                // Unlike the anchor: a queue that has come down to its own quota of all that is contested gives no more,
-                // even if it borrows something else; otherwise its workload would claim its own back at once.
+                // Unlike the anchor: a queue that has come down to its own quota of all contested pairs gives no more, even if it borrows
+                // something else. Otherwise its workload would claim its quota back at once.
                 let may_give =
                     is_own || (branch.share.is_borrowing() && search.borrows(branch.node, contested));
                 supply.peek().is_some() && may_give
@@ -466,8 +465,8 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Whether one child of a cohort gives before another one: the larger share first, then a cohort before a queue, then
-    /// whoever has the better first candidate.
+    /// Whether one child of a cohort gives before another: the larger share first, then a cohort before a queue, then the child with the
+    /// better first candidate.
     fn gives_before(&mut self, one: usize, other: usize) -> bool {
         let (Some(a), Some(b)) = (self.branches.get(one), self.branches.get(other)) else {
             return false;
@@ -501,8 +500,8 @@ impl<'a> Hunt<'a> {
             .min_by(|(_, a), (_, b)| a.compare(b))
     }
 
-    /// The two nodes whose shares are compared: the children of the lowest common ancestor, on the preemptor's side and on
-    /// the side of the queue.
+    /// The two nodes whose shares are compared. They are children of the lowest common ancestor: one on the preemptor's side, one on the
+    /// side of the queue.
     fn rivals(&self, queue: usize) -> Option<(usize, usize)> {
         let mut theirs = queue;
         let meeting = loop {
@@ -519,7 +518,7 @@ impl<'a> Hunt<'a> {
         Some((ours, theirs))
     }
 
-    /// Whether the preemptor's queue, with the preemptor, stays within its nominal quota of all that is contested.
+    /// Whether the preemptor's queue, with the preemptor, stays within its nominal quota of all contested pairs.
     fn within_nominal(&self, search: &Search<'_>) -> bool {
         search.rules.fair_within_nominal == Switch::On && !search.borrows(search.node, self.demand.contested)
     }
@@ -542,7 +541,7 @@ impl<'a> Hunt<'a> {
         self.branches.get_mut(index)?.supply.as_mut()
     }
 
-    /// Whether it could suffice to take everything from everybody: a bound that costs one look per queue.
+    /// Whether it could suffice to preempt all candidates: a bound that costs one look per queue.
     fn enough(&self, search: &mut Search<'_>) -> bool {
         let queues = || self.branches.iter().filter(|b| b.supply.is_some());
         self.without_preemptor(search, |search| {
@@ -572,7 +571,7 @@ impl<'a> Hunt<'a> {
         answer
     }
 
-    /// Puts victims back without which the preemptor fits all the same, last chosen first; the very last one was needed.
+    /// Puts back victims that the preemptor does not need, last chosen first; the last victim is always needed.
     fn fill_back(&mut self, search: &mut Search<'_>) {
         for index in (0..self.chosen.len().saturating_sub(1)).rev() {
             let Some(victim) = self.chosen.get(index).copied() else {
@@ -587,7 +586,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Tests every victim of another queue against the final shares, and says why each is taken. Returns those that no rule
+    /// Tests every victim of another queue against the final shares, and sets the reason of each. Returns the victims that no rule
     /// justifies.
     fn judge(&mut self, search: &mut Search<'_>) -> Vec<Uid> {
         let within_nominal = self.within_nominal(search);

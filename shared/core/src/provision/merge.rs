@@ -1,17 +1,17 @@
-//! Which pod sets a request asks for, and which of them are asked for as one. *Source*: `spec/provisioning.md 4.2, 6.2`.
+//! Which pod sets a request covers, and which of them are merged. *Source*: `spec/provisioning.md 4.2, 6.2`.
 
 use super::{Check, MergePolicy, Observed, Problem};
 use crate::name::PodSetName;
 use crate::status::Assignment;
 
-/// Pod sets that are asked for as one.
+/// Pod sets that are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Merged {
-    /// The first, whose template is used.
+    /// The first pod set, whose template is used.
     pub(super) first: PodSetName,
-    /// All of them.
+    /// All merged pod sets.
     pub(super) members: Vec<PodSetName>,
-    /// Their pods in all.
+    /// The total number of pods.
     pub(super) count: u32,
 }
 
@@ -62,7 +62,7 @@ fn alike(o: &Observed<'_>, policy: Option<MergePolicy>, one: &PodSetName, other:
         MergePolicy::IdenticalWorkloadSchedulingRequirements => left.scheduling == right.scheduling,
     };
     let flavors = |name| assignment(o, name).map(|assignment| &assignment.flavors);
-    // Unlike the anchor: pod sets on different flavors are kept apart, or one would lose its node selector.
+    // Unlike the anchor: pod sets on different flavors are not merged, otherwise one would lose its node selector.
     same_template && flavors(one) == flavors(other)
 }
 

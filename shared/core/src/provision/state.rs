@@ -1,4 +1,4 @@
-//! What a request makes of its check: the table of `spec/provisioning.md 4.3`, first match wins.
+//! The state of a check from its request: the table of `spec/provisioning.md 4.3`, first match wins.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::status::{CheckPhase, PodSetUpdate};
 use crate::words::{MESSAGE_MAX, cut};
 
 impl Pass<'_> {
-    /// Row 2.
+    /// Row 2 of the table.
     pub(super) fn not_needed(&mut self, name: &CheckName) {
         if self.phase(name) != Some(CheckPhase::Ready) {
             self.set(name, CheckPhase::Ready, "the provisioning request is not needed");
@@ -18,7 +18,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Rows 4 to 13.
+    /// Rows 4 to 13 of the table.
     pub(super) fn apply(
         &mut self,
         name: &CheckName,
@@ -49,7 +49,7 @@ impl Pass<'_> {
             return;
         }
         if let Some(message) = said("BookingExpired") {
-            // A booking that ends while the Workload runs is what bookings do.
+            // A booking is expected to end while the Workload runs.
             if !admitted {
                 let words = ("Retrying after booking expired: ", message);
                 self.fail(name, config, current.attempt, words);
@@ -73,7 +73,7 @@ impl Pass<'_> {
         self.set(name, CheckPhase::Pending, "");
     }
 
-    /// Rows 4, 5, 7, 8.
+    /// Rows 4, 5, 7 and 8 of the table.
     fn fail(&mut self, name: &CheckName, config: &Config, attempt: u32, words: (&str, &str)) {
         let (prefix, message) = words;
         if attempt > config.retry_limit {
@@ -97,7 +97,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The message and the Event of a creation that failed. *Source*: `spec/provisioning.md 4.4`.
+    /// Sets the message and emits the Event of a creation that failed. *Source*: `spec/provisioning.md 4.4`.
     pub(super) fn report_failure(&mut self, name: &CheckName) {
         let Some(failure) = self.o.create_failures.get(name) else {
             return;
@@ -123,7 +123,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Sets phase and message, when they differ. A new phase is an Event. *Source*: `spec/provisioning.md 7`.
+    /// Sets phase and message, when they differ. A new phase also emits an Event. *Source*: `spec/provisioning.md 7`.
     pub(super) fn set(&mut self, name: &CheckName, phase: CheckPhase, message: &str) {
         let now = self.now;
         let Some(state) = self.plan.status.checks.get_mut(name) else {
@@ -163,7 +163,7 @@ impl Pass<'_> {
     }
 }
 
-/// What the pods get when they start. *Source*: `spec/provisioning.md 6.3`.
+/// The updates that the pods get when they start. *Source*: `spec/provisioning.md 6.3`.
 ///
 /// Unlike the anchor: every pod set that was merged into another gets its update too (`spec/provisioning.md` 16).
 fn updates(

@@ -17,7 +17,7 @@ fn pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-/// A text of five that depends on the length; good enough to see where it goes.
+/// A text of five characters that depends on the length; enough to see where it is used.
 fn suffix(text: &str) -> String {
     format!("{:05x}", text.len())
 }

@@ -5,10 +5,10 @@ use crate::amount::Amount;
 
 const MAX: i64 = i64::MAX;
 
-/// Facts of the reference library (`k8s.io/apimachinery` v0.36.3). A line is: input, resource, amount or `error`, the amount
-/// as printed, the input in canonical form.
+/// Results of the reference library (`k8s.io/apimachinery` v0.36.3). A line holds: input, resource, amount or `error`, the amount as
+/// printed, the input in canonical form.
 const CASES: &str = include_str!("cases.txt");
-/// So that nobody shortens the table by accident.
+/// A lower bound, so that the table is not shortened by accident.
 const CASES_MIN: usize = 400;
 
 /// Spec: api API-16.
@@ -34,7 +34,7 @@ fn quantities_are_read_and_printed_as_by_the_reference_library() {
     assert!(count >= CASES_MIN, "{count}");
 }
 
-/// What the reference library takes long for, or has no suffix for.
+/// Values that the reference library needs long for, or has no suffix for.
 #[test]
 fn values_out_of_every_range_saturate_and_are_printed_in_full() {
     for (text, units) in [

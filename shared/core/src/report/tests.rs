@@ -124,7 +124,7 @@ fn a_change_of_usage_changes_the_reports_of_all_cohorts_above() {
     assert_eq!(world.state.take_changed_queues(), []);
 }
 
-/// A state in which usage orders the workloads of `cq`.
+/// A state in which past usage orders the workloads of `cq`.
 fn counting(now: Timestamp) -> World {
     let mut queue = cores(10);
     queue.usage_order = UsageOrder::LeastUsedFirst;
@@ -198,7 +198,7 @@ fn past_usage_survives_a_restart() {
     assert_eq!(again.local_report().past.unwrap().0, past);
 }
 
-/// Spec: admission-engine 7. Every LocalQueue has it where it is configured, with a zero for what was never used.
+/// Spec: admission-engine 7. Every LocalQueue shows it where it is configured, with a zero for a resource that was never used.
 #[test]
 fn past_usage_is_reported_wherever_it_is_configured_and_nowhere_else() {
     let world = World::new(cores(1));

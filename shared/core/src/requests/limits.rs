@@ -1,31 +1,31 @@
-//! Limit ranges of a namespace, taken together. *Source*: `spec/admission-engine.md 4.5`, last sentence.
+//! The limit ranges of a namespace, taken together. *Source*: `spec/admission-engine.md 4.5`, last sentence.
 
 use super::{Amounts, Findings, Place, Pod, Resources, containers, fill_in};
 
-/// What the limit ranges of one namespace say together.
+/// The combined limit ranges of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// About each container.
+    /// Bounds and defaults of each container.
     pub container: Bounds,
-    /// About each pod.
+    /// Bounds of each pod.
     pub pod: Bounds,
 }
 
 /// Bounds and defaults for one type of object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Nothing below.
+    /// The least amounts.
     pub min: Amounts,
-    /// Nothing above.
+    /// The largest amounts.
     pub max: Amounts,
-    /// The limit of who has none.
+    /// The limit of a container without its own limit.
     pub default: Amounts,
-    /// The request of who has none.
+    /// The request of a container without its own request.
     pub default_request: Amounts,
 }
 
 impl Bounds {
-    /// Takes further bounds over: the narrower ones count, and the first default.
+    /// Adds further bounds: the narrower bound counts, and the first default.
     pub fn add(&mut self, other: &Self) {
         let merge = |to: &mut Amounts, from: &Amounts, narrower: fn(_, _) -> _| {
             for (name, amount) in from {
@@ -41,19 +41,19 @@ impl Bounds {
 }
 
 impl Limits {
-    /// Takes a further limit range over; the order matters for defaults.
+    /// Adds a further limit range; the order matters for defaults.
     pub fn add(&mut self, other: &Self) {
         self.container.add(&other.container);
         self.pod.add(&other.pod);
     }
 
-    /// Gives a container the defaults.
+    /// Fills in the defaults of a container.
     pub(super) fn fill(&self, resources: &mut Resources) {
         fill_in(&mut resources.limits, &self.container.default);
         fill_in(&mut resources.requests, &self.container.default_request);
     }
 
-    /// Looks for what is out of bounds. A resource that a container does not name is not looked at.
+    /// Looks for amounts that are out of bounds. A resource that a container does not name is not checked.
     pub(super) fn check(&self, path: &str, pod: &Pod, total: &Amounts, findings: &mut Findings) {
         for (place, container) in containers(path, pod) {
             let Resources { requests, limits } = &container.resources;

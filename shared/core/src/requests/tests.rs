@@ -159,7 +159,7 @@ fn what_the_pod_asks_for_as_a_whole_takes_precedence() {
     world.counts(&asked, &[("cpu", 1001), ("memory", 100)]);
 }
 
-/// Spec: admission-engine 4.5 step 4. What a limit range gives to containers is nothing that they ask for themselves.
+/// Spec: admission-engine 4.5 step 4. Containers do not request what they only get from a limit range.
 #[test]
 fn a_limit_of_the_whole_pod_counts_whole_beside_a_limit_range() {
     let mut world = World::default();
@@ -170,7 +170,7 @@ fn a_limit_of_the_whole_pod_counts_whole_beside_a_limit_range() {
     world.counts(&asked, &[("cpu", 4000), ("memory", 12)]);
 }
 
-/// Spec: admission-engine 2.3 item 7. Two rules that one field breaks name it once.
+/// Spec: admission-engine 2.3 item 7. A field that breaks two rules is named once.
 #[test]
 fn a_field_outside_of_limit_ranges_is_named_once() {
     let mut world = World::default();
@@ -305,7 +305,7 @@ fn what_the_namespace_does_not_allow_is_told_with_its_path() {
     assert_eq!(world.look(&pod(vec![cores(2000)])).1, None);
 }
 
-/// The API server itself makes the maximum of a limit range its default.
+/// The API server itself uses the maximum of a limit range as its default.
 ///
 /// Spec: admission-engine B064.
 #[test]

@@ -1,4 +1,4 @@
-//! Resources that stand for others. *Source*: `spec/admission-engine.md 4.5` step 6.
+//! Resources that stand for other resources. *Source*: `spec/admission-engine.md 4.5` step 6.
 //!
 //! Invariant: products are exact in 128 bits, saturate beyond, and are rounded up once, per output.
 
@@ -13,15 +13,15 @@ use crate::name::ResourceName;
 pub struct Transformation {
     /// The resource that is rewritten.
     pub input: ResourceName,
-    /// What becomes of it.
+    /// What happens to it.
     pub strategy: Input,
-    /// The resource whose amount multiplies that of the input; one that the pod does not ask for counts as 1.
+    /// The resource whose amount multiplies that of the input; a resource that the pod does not request counts as 1.
     pub multiply_by: Option<ResourceName>,
     /// Thousandths of each output per unit of input.
     pub outputs: BTreeMap<ResourceName, i64>,
 }
 
-/// What becomes of the input of a [`Transformation`].
+/// What happens to the input of a [`Transformation`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// It counts beside the outputs.
@@ -31,7 +31,7 @@ pub enum Input {
     Replace,
 }
 
-/// Rewrites requests. What comes out of one transformation does not go into another.
+/// Rewrites requests. The output of one transformation is not the input of another.
 pub(super) fn apply(rules: &[Transformation], asked: &Amounts) -> Amounts {
     let mut result = Amounts::new();
     let mut add = |name: &ResourceName, amount: Amount| {
@@ -69,7 +69,7 @@ pub(super) fn apply(rules: &[Transformation], asked: &Amounts) -> Amounts {
 const CPU: &str = "cpu";
 const THOUSAND: i128 = 1000;
 
-/// An amount in thousandths of its unit; that of `cpu` is the core.
+/// An amount in thousandths of its unit; the unit of `cpu` is the core.
 fn thousandths(name: &ResourceName, amount: Amount) -> i128 {
     let value = i128::from(amount.get());
     if name.as_str() == CPU {

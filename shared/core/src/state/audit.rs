@@ -1,4 +1,4 @@
-//! Random histories, and an auditor that recomputes everything the state keeps incrementally.
+//! Random histories, and an auditor that recomputes everything that the state keeps incrementally.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ enum Step {
     Wait(u8),
 }
 
-/// The API server and the writer: they hold the Workloads and carry decisions out late.
+/// The API server and the writer: they hold the Workloads and carry out decisions late.
 #[derive(Clone)]
 struct Server {
     state: State,
@@ -249,7 +249,7 @@ impl Server {
         }
     }
 
-    /// Decides and writes until nothing moves.
+    /// Decides and writes until nothing changes.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.take(&Step::Cycle);
@@ -267,7 +267,7 @@ impl Server {
     }
 }
 
-/// What was just given must be within all limits: its own and those above.
+/// Quota that was just given must be within all limits: its own and those above.
 fn audit_quota(state: &State, decisions: &[Decision]) {
     for decision in decisions {
         let Decision::Reserve { admission, .. } = decision else {
@@ -286,7 +286,7 @@ fn audit_quota(state: &State, decisions: &[Decision]) {
     }
 }
 
-/// Recomputes from the records what the state keeps.
+/// Recomputes from the records what the state keeps incrementally.
 #[expect(
     clippy::too_many_lines,
     reason = "one list of what the state keeps, each compared with the records"
@@ -398,7 +398,7 @@ fn audit(server: &Server) {
     assert_eq!(state.claim_ends, claims.collect());
 }
 
-/// At rest nobody waits who could be served: no wake-up was missed.
+/// At rest no workload waits that could be served: no wake-up was missed.
 fn audit_rest(state: &State) {
     for id in state.nodes.values() {
         let queue = state.queue(*id).unwrap();
@@ -428,8 +428,8 @@ fn audit_rest(state: &State) {
     }
 }
 
-/// Workloads of many sizes come and go in one queue without cohort; who gets quota, in order. `flushed`: everybody is tried
-/// again before each cycle.
+/// Workloads of many sizes come and go in one queue without cohort. Returns the workloads that get quota, in order. `flushed`: all
+/// workloads are tried again before each cycle.
 fn served(policy: PreemptionPolicy, steps: &[Step], flushed: bool) -> (Vec<Key>, Server) {
     let mut server = Server::new(PreemptionRules::Classical);
     for step in ground() {
@@ -457,8 +457,7 @@ fn served(policy: PreemptionPolicy, steps: &[Step], flushed: bool) -> (Vec<Key>,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Spec: admission-engine 1.2, 1.5 (who is woken by a release is whom trying everybody again would serve, in the same
-    /// order).
+    /// Spec: admission-engine 1.2, 1.5 (a release wakes those workloads that would be served if all were tried again, in the same order).
     #[test]
     fn whoever_sleeps_is_missed_by_nobody(
         policy in preemption(),
@@ -471,7 +470,7 @@ proptest! {
         audit_rest(&server.state);
     }
 
-    /// Spec: admission-engine 1.1, 1.5, 2.4 (books agree, nobody is lost, no wake-up is missed, quota is kept).
+    /// Spec: admission-engine 1.1, 1.5, 2.4 (ledgers agree, no workload is lost, no wake-up is missed, quota is kept).
     #[test]
     fn random_histories_satisfy_the_auditor(
         rules in rules(),
@@ -488,7 +487,7 @@ proptest! {
         audit_rest(&server.state);
     }
 
-    /// The same input gives the same decisions, and telling everything twice changes none of them.
+    /// The same input gives the same decisions, and repeating every event changes none of them.
     #[test]
     fn decisions_depend_on_the_input_alone(
         rules in rules(),
@@ -564,7 +563,7 @@ proptest! {
         }
     }
 
-    /// Spec: admission-engine 2.7, 2.8.3 (who is evicted makes room enough, and nobody is evicted for nothing).
+    /// Spec: admission-engine 2.7, 2.8.3 (evictions make enough room, and no workload is evicted for nothing).
     #[test]
     fn whoever_preempts_is_served_once_the_victims_have_stopped(
         rules in rules(),
@@ -593,7 +592,7 @@ proptest! {
             let number = u8::try_from(number).unwrap();
             server.take(&Step::Create { number, queue: u8::from(second), cpu: cpu * 2, count: 1, priority });
             server.settle();
-            // Whoever found no room or was evicted goes, so that only holders are left and nobody else is waiting for room.
+            // Workloads without room and evicted workloads leave, so that only holders are left and no other workload waits for room.
             for other in 0..=number {
                 if server.workloads.get(&key(other)).is_some_and(|workload| !workload.has_quota()) {
                     server.take(&Step::Delete(other));

@@ -1,11 +1,11 @@
-//! Claims: what heads wait for while the workloads stop that are evicted in their favour. See [`Claim`].
+//! Claims of heads on the quota of workloads that are evicted in their favour. See [`Claim`].
 
 use jiff::Timestamp;
 
 use super::{Claim, ClusterId, State, WorkloadId};
 
 impl State {
-    /// The head of a queue waits for its victims from now on.
+    /// From now on the head of a queue waits for its victims.
     pub(crate) fn make_claim(&mut self, cluster: ClusterId, claim: Claim) {
         self.forget_claim(cluster);
         let until = claim.until;
@@ -22,7 +22,7 @@ impl State {
         Some(claim)
     }
 
-    /// A workload leaves a queue: what it had claimed there is for others.
+    /// A workload leaves a queue: the quota it had claimed there is free for others.
     pub(super) fn drop_claim_of(&mut self, id: WorkloadId, cluster: ClusterId) {
         let claim = self.queue(cluster).and_then(|queue| queue.claim.as_ref());
         if claim.is_some_and(|claim| claim.id == id) {
@@ -36,7 +36,7 @@ impl State {
         !self.claim_ends.is_empty()
     }
 
-    /// The claim of a queue, if its workload is still head and still asks for the same.
+    /// The claim of a queue, if its workload is still head and its request is the same.
     pub(crate) fn standing_claim(&self, cluster: ClusterId) -> Option<&Claim> {
         let queue = self.queue(cluster).filter(|queue| self.is_served(queue))?;
         let claim = queue.claim.as_deref()?;
@@ -45,7 +45,7 @@ impl State {
         (same && self.head_of(queue) == Some(claim.id)).then_some(claim)
     }
 
-    /// What is claimed by those that were not served in time is for everybody now.
+    /// Ends the claims that were not served in time: the quota they kept is free for all.
     pub(crate) fn end_claims(&mut self, now: Timestamp) {
         while let Some((at, cluster)) = self.claim_ends.first().copied() {
             if at > now {
@@ -62,7 +62,7 @@ impl State {
 }
 
 impl Claim {
-    /// Whether it was not served in time.
+    /// Whether the claim was not served in time.
     pub(crate) fn is_overdue(&self) -> bool {
         self.until == Timestamp::MAX
     }

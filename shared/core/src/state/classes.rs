@@ -1,8 +1,8 @@
-//! Classes of workloads that ask for exactly the same, as small numbers.
+//! Classes of workloads with exactly equal requests, as small numbers.
 //!
-//! Invariant: two workloads have the same number if and only if everything that can matter for their admission is equal:
-//! pod sets, what is reclaimable of them, priority, and whether they may preempt. The content of a class is kept once, however many workloads are
-//! in it, and forgotten with the last of them. *Source*: `spec/admission-engine.md 1.4`.
+//! Invariant: two workloads have the same number if and only if everything that can matter for their admission is equal: pod sets,
+//! reclaimable pods, priority, and whether they may preempt. The content of a class is kept once, however many members it has, and
+//! forgotten with its last member. *Source*: `spec/admission-engine.md 1.4`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::workload::{PodSet, Workload};
 
-/// A class of a state.
+/// The number of a class in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClassId(u32);
 
@@ -21,7 +21,7 @@ impl ClassId {
     }
 }
 
-/// See the module.
+/// The classes of all workloads of a state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes {
     ids: BTreeMap<Arc<str>, ClassId>,
@@ -37,7 +37,7 @@ struct Slot {
 }
 
 impl Classes {
-    /// The class of a workload, with one member more.
+    /// Adds a workload to its class, which it returns.
     pub(crate) fn join(&mut self, workload: &Workload) -> ClassId {
         let mut content = std::mem::take(&mut self.scratch);
         content.clear();
@@ -75,7 +75,7 @@ impl Classes {
         ClassId(index)
     }
 
-    /// One member less.
+    /// Removes a member of a class.
     pub(crate) fn leave(&mut self, id: ClassId) {
         let Some(slot) = self.slots.get_mut(id.0 as usize) else {
             return;
@@ -88,14 +88,14 @@ impl Classes {
         }
     }
 
-    /// How many classes have members.
+    /// The number of classes with members.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
 }
 
-/// Writes everything that matters, so that different contents never give the same text.
+/// Writes everything that matters for admission, so that different contents never give the same text.
 fn describe(workload: &Workload, text: &mut String) {
     // Writing to a string cannot fail.
     let _ = write!(text, "{}", workload.effective_priority());

@@ -108,7 +108,8 @@ impl State {
         self.shape_changed(&touched);
     }
 
-    /// Notes the cohorts above a node that is about to move or go: one that is only named ends with the last that names it.
+    /// Records the cohorts above a node that is about to move or go as changed. A cohort without object ends with the last object that
+    /// names it.
     fn mark_cohorts_above(&mut self, node: Option<NodeId>) {
         for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
             if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
@@ -124,7 +125,7 @@ impl State {
 
     fn shape_changed(&mut self, queues: &[ClusterId]) {
         for id in queues {
-            // Why: cohorts in a circle make their queues inactive, and their end makes them active again.
+            // Why: cohorts in a circle make their queues inactive; the end of the circle makes them active again.
             self.activity_changed(*id);
         }
         self.flush_trees(queues.iter().copied());
@@ -273,7 +274,7 @@ impl State {
         self.flush_trees(turned);
     }
 
-    /// Whether the activity of the queue is another one now.
+    /// Computes whether the queue is active; returns whether that changed.
     fn refresh_activity(&mut self, id: ClusterId) -> bool {
         let Some(queue) = self.clusters.at_mut(id).and_then(|c| c.queue.as_mut()) else {
             return false;
@@ -287,7 +288,7 @@ impl State {
         true
     }
 
-    /// Everything pending must be explained anew, and the queue's LocalQueues follow it.
+    /// Everything pending must be explained again, and the queue's LocalQueues follow it.
     fn activity_changed(&mut self, id: ClusterId) {
         self.mark(id);
         if let Some(queue) = self.clusters.at(id).and_then(|cluster| cluster.queue.as_ref()) {
@@ -295,7 +296,7 @@ impl State {
         }
     }
 
-    /// The reports of a queue and of its LocalQueues change.
+    /// Records the queue and its LocalQueues as changed.
     fn mark(&mut self, id: ClusterId) {
         let Some(cluster) = self.clusters.at(id) else {
             return;
@@ -320,7 +321,7 @@ impl State {
         }
     }
 
-    /// Forgets a ClusterQueue that does not exist and that nobody names.
+    /// Forgets a ClusterQueue without object that no object names.
     pub(super) fn sweep_cluster(&mut self, id: ClusterId) {
         let unused = |cluster: &Cluster| {
             cluster.queue.is_none() && cluster.locals.is_empty() && cluster.ledger.is_empty()
@@ -377,7 +378,7 @@ pub(super) fn unknown(name: &ClusterQueueName) -> Cluster {
     }
 }
 
-/// Takes `member` out of the set under `key`, and the set with its last member.
+/// Removes `member` from the set under `key`, and the set with its last member.
 fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
     if let Some(members) = index.get_mut(key) {
         members.remove(member);

@@ -191,7 +191,7 @@ impl World {
             .collect()
     }
 
-    /// Writes a decision and tells what was written.
+    /// Writes a decision; returns a line that shows what was written.
     pub(crate) fn write(&mut self, decision: Decision) -> String {
         let now = self.now;
         match decision {
@@ -251,7 +251,7 @@ impl World {
         self.edit(name, |w| release(w, now));
     }
 
-    /// The flavor that `cpu` of the first pod set got.
+    /// The flavor assigned to `cpu` of the first pod set.
     pub(crate) fn flavor_of(&self, name: &str) -> String {
         let admission = self.workloads[&Key::new("ns", name)]
             .status
@@ -291,7 +291,7 @@ pub(crate) fn hold(workload: &mut Workload, admission: Admission, now: Timestamp
         .set("QuotaReserved", Truth::True, "QuotaReserved", message, now);
 }
 
-/// Says that a workload must stop; it still holds its quota.
+/// Evicts a workload; it still holds its quota.
 pub(crate) fn evict(workload: &mut Workload, reason: &'static str, message: String, now: Timestamp) {
     let conditions = &mut workload.status.conditions;
     conditions.set("Evicted", Truth::True, "Preempted", message.clone(), now);

@@ -1,4 +1,4 @@
-//! A Workload changes its place: heaps, books, forest, holders and counts are kept in step here and nowhere else.
+//! Moves of a Workload from place to place. Heaps, ledgers, forest, holders and counts are updated together here and nowhere else.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::quota::{self, Stage};
 use crate::report::QueueRef;
 
 impl State {
-    /// Moves a workload.
+    /// Moves a workload to another place.
     pub(crate) fn move_to(&mut self, id: WorkloadId, wanted: Place, now: Timestamp) {
         let Some(record) = self.records.at_mut(id) else {
             return;
@@ -54,7 +54,7 @@ impl State {
         if let Some(record) = self.records.at_mut(id) {
             record.place = wanted;
         }
-        // Why: whom nobody could preempt before may be preempted now.
+        // Why: holders that could not be preempted before may be preempted now.
         self.flush_trees(repriced);
         if let Some(cluster) = place_cluster(&old) {
             self.touch(cluster);
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// A workload holds what it held, but is further on.
+    /// A workload holds the same amounts, but its stage changed.
     fn restage(&mut self, id: WorkloadId, was: &Holding, is: &Holding) {
         if was.readiness != is.readiness {
             self.count_ready(was.readiness, -1);
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// Takes a workload out of its place, and says whether it was waiting for its victims.
+    /// Takes a workload out of its place; returns whether it was waiting for its victims.
     fn leave(&mut self, id: WorkloadId, place: &Place) -> bool {
         match place {
             Place::Out => false,
@@ -137,7 +137,7 @@ impl State {
         }
         self.queue_changed(cluster, local);
         if claimed {
-            // Why: what it laid claim to is free for others, though nothing was released.
+            // Why: the quota it claimed is free for others, though nothing was released.
             self.stir_tree(cluster);
         }
         sticky
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// The node of a ClusterQueue, be it known or not.
+    /// The node of a ClusterQueue, with or without object.
     pub(crate) fn node_of(&mut self, id: ClusterId) -> Option<NodeId> {
         let cluster = self.clusters.at(id)?;
         match &cluster.queue {
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// How a workload that holds quota is listed.
+    /// The holder that stands for a workload with quota.
     pub(super) fn holder(&self, id: WorkloadId, held: &Holding, node: NodeId) -> Option<Holder> {
         let record = self.records.at(id)?;
         let local = self.locals.at(held.local)?;
@@ -231,7 +231,7 @@ impl State {
         })
     }
 
-    /// Keeps past usage in step. *Source*: `spec/admission-engine.md 6`.
+    /// Updates past usage. *Source*: `spec/admission-engine.md 6`.
     fn book_past(&mut self, id: WorkloadId, old: &Place, new: &Place) {
         let (Some(book), Some(record)) = (self.book.as_mut(), self.records.at(id)) else {
             return;
@@ -259,7 +259,7 @@ impl State {
         self.stale_past.insert(held.local);
     }
 
-    /// Notes what came free. *Source*: `spec/admission-engine.md 1.5`.
+    /// Records the amounts that became free. *Source*: `spec/admission-engine.md 1.5`.
     fn note_freed(&mut self, old: &Place, new: &Place) {
         let Place::Holding(was) = old else { return };
         let later: &[_] = match new {

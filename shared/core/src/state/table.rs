@@ -1,7 +1,7 @@
-//! Things with a name and a small number: the number is what the state works with, the name is for the border.
+//! Named things with a small number: the state works with the number, the caller with the name.
 //!
-//! Invariant: a number is valid until its thing is removed; it may then stand for something else. So nothing that is
-//! decided may depend on the order of numbers alone.
+//! Invariant: a number is valid until its thing is removed; it may then stand for something else. So no decision may depend on the order of
+//! numbers alone.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -31,11 +31,11 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A Workload of a state.
+    /// Number of a Workload in a state.
     WorkloadId;
-    /// A LocalQueue of a state, known or only named.
+    /// Number of a LocalQueue in a state, with or without object.
     LocalId;
-    /// A ClusterQueue of a state, known or only named.
+    /// Number of a ClusterQueue in a state, with or without object.
     ClusterId;
 }
 
@@ -46,7 +46,7 @@ impl WorkloadId {
     }
 }
 
-/// See the module.
+/// A table of things by name and by number.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, I, V> {
     ids: BTreeMap<K, I>,
@@ -83,7 +83,7 @@ impl<K: Ord + Clone, I: Id, V> Table<K, I, V> {
         self.id(name).and_then(|id| self.at(id))
     }
 
-    /// The number of a name; a thing is made if there is none.
+    /// The number of a name; the thing is created if it is missing.
     pub(crate) fn ensure(&mut self, name: &K, make: impl FnOnce() -> V) -> I {
         if let Some(id) = self.id(name) {
             return id;
@@ -116,7 +116,7 @@ impl<K: Ord + Clone, I: Id, V> Table<K, I, V> {
             .filter_map(|(name, id)| Some((name, *id, self.at(*id)?)))
     }
 
-    /// The things from a name on, in the order of their names.
+    /// The things from `first` on, in the order of their names.
     pub(crate) fn from(&self, first: K) -> impl Iterator<Item = (&K, &V)> {
         self.ids
             .range(first..)

@@ -26,7 +26,7 @@ fn strict(cpu: i64) -> World {
     World::new(queue)
 }
 
-/// What a workload is told whose queue admits nothing; why, the queue says.
+/// The explanation for a workload whose queue is inactive; the queue itself says why.
 const INACTIVE: &str = "a: Suspended ClusterQueue cq is inactive";
 
 fn why(world: &World) -> String {
@@ -439,7 +439,7 @@ fn a_check_that_becomes_active_resumes_admission() {
     );
 }
 
-/// Not built yet, and said so instead of ignored (unlike the anchor).
+/// Not built yet, and reported instead of ignored (unlike the anchor).
 ///
 /// Spec: multikueue 11.88; provisioning 15.50 (deviation)
 #[test]
@@ -519,7 +519,7 @@ fn an_assumption_survives_late_events_and_ends_with_the_reservation_it_stands_fo
     let mut world = World::new(cores(1));
     world.put(asks("a", 1, 1));
     let decisions = world.decide();
-    // An explanation that was on its way arrives late: the quota stays held.
+    // An explanation that was already on its way arrives late: the quota stays held.
     world.edit("a", |w| {
         w.status
             .conditions
@@ -620,7 +620,7 @@ fn the_next_flavor_is_used_when_the_first_is_full() {
     );
 }
 
-/// Spec: design (the operator's brake).
+/// Spec: design (the administrator's pause).
 #[test]
 fn nothing_is_admitted_before_the_start_is_told_or_while_paused() {
     let mut state = State::new(Settings::default());
@@ -636,7 +636,7 @@ fn nothing_is_admitted_before_the_start_is_told_or_while_paused() {
     assert_eq!(world.run(), ["a: reserved"]);
 }
 
-/// A call of `cycle` is bounded, whatever waits.
+/// A call of `cycle` is bounded, however many workloads wait.
 #[test]
 fn a_cycle_tries_a_bounded_number_of_heads_and_says_that_more_are_left() {
     let mut world = World::new(cores(10_000));
@@ -649,7 +649,7 @@ fn a_cycle_tries_a_bounded_number_of_heads_and_says_that_more_are_left() {
     assert!(!world.state.has_work());
 }
 
-/// A name that is used again is another workload.
+/// A workload with a reused name is another workload.
 #[test]
 fn a_workload_that_was_recreated_starts_afresh() {
     let mut world = World::new(cores(4));

@@ -1,4 +1,4 @@
-//! What waits in a ClusterQueue, in order, for people who ask.
+//! The workloads that wait in a ClusterQueue, in order, as users can list them.
 
 use jiff::Timestamp;
 
@@ -12,22 +12,22 @@ use crate::pending::Rank;
 pub struct PendingEntry {
     /// The workload.
     pub key: Key,
-    /// Which one of that name.
+    /// Its UID.
     pub uid: Uid,
     /// Its priority, without any boost.
     pub priority: i32,
     /// Name of the LocalQueue through which it came, in the workload's namespace.
     pub local_queue: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
 }
 
-/// Past usage where it counts, then who waits for victims, then rank.
+/// Past usage where it counts, then whether it waits for victims, then rank.
 type Order<'a> = (Option<Score>, bool, &'a Rank);
 
 impl State {
-    /// The first `limit` workloads that wait in a queue, in the order of its heap, those put aside included; `None` when
-    /// there is no such queue.
+    /// The first `limit` workloads that wait in a queue, in the order of its heap, those put aside included; `None` when there is no such
+    /// queue.
     ///
     /// *Limits*: takes time for each pending workload of the queue, whatever the limit.
     pub fn pending_in_order(&self, queue: &ClusterQueueName, limit: usize) -> Option<Vec<PendingEntry>> {
@@ -44,7 +44,7 @@ impl State {
             Some(((score, !pending.is_sticky(id), &ticket.rank), record))
         };
         let mut ranked: Vec<_> = pending.ids().filter_map(order).collect();
-        // Why: a short list of a long queue must not cost a sort of the queue.
+        // Why: a short list of a long queue must not cost a sort of the whole queue.
         if limit < ranked.len() {
             ranked.select_nth_unstable_by_key(limit, |(order, _)| *order);
             ranked.truncate(limit);

@@ -1,8 +1,8 @@
-//! What makes a workload worth another try: released quota, changed configuration, time.
+//! Wake-ups of workloads that are worth another try: after released quota, changed configuration, or time.
 //!
-//! Unlike the anchor: a release does not wake everybody in the tree, but those for whom there is enough of something now,
-//! and at once instead of after a second. Who is woken is tried in the order of the heap, unless others were faster.
-//! *Source*: `spec/admission-engine.md 1.5, 10.1`.
+//! Unlike the anchor: a release does not wake every workload in the tree. It wakes only those for which there is enough now, and at once
+//! instead of after a second. A woken workload is tried in the order of the heap, unless others were faster. *Source*:
+//! `spec/admission-engine.md 1.5, 10.1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::pending::{Lack, Ticket};
 use crate::queue::{Reclaim, UsageOrder, WithinClusterQueue};
 
-/// Whom a queue could preempt.
+/// The workloads that a queue could preempt.
 struct Reach {
-    /// The least priority of those in the queue itself, if they may be preempted at all.
+    /// The least priority of the holders in the queue itself, if they may be preempted at all.
     least: Option<i64>,
-    /// Whether others borrow from which it may reclaim.
+    /// Whether other queues borrow from which it may reclaim.
     borrowers: bool,
 }
 
 impl Reach {
-    /// Whether it holds anybody for a workload of this priority.
+    /// Whether there is a possible victim for a workload of this priority.
     fn helps(&self, priority: i64, policy: WithinClusterQueue) -> bool {
         let own = self.least.is_some_and(|least| match policy {
             WithinClusterQueue::Never => false,
@@ -36,7 +36,7 @@ impl Reach {
 }
 
 impl State {
-    /// The ClusterQueues in the tree of one, itself included, as far as they exist.
+    /// The existing ClusterQueues in the tree of a ClusterQueue, itself included.
     pub(crate) fn tree_of(&self, id: ClusterId) -> Vec<ClusterId> {
         let node = match self.clusters.at(id) {
             Some(cluster) => cluster
@@ -61,7 +61,7 @@ impl State {
             .collect()
     }
 
-    /// Tells everybody in the tree who lacks something of it what came free since the last call.
+    /// Offers the amounts that became free since the last call to all workloads in the tree that lack them.
     pub(crate) fn spread_gains(&mut self) {
         let mut by_root: BTreeMap<NodeId, (ClusterId, BTreeMap<FlavorResource, Exact>)> = BTreeMap::new();
         for (cluster, gains) in std::mem::take(&mut self.gains) {
@@ -94,11 +94,10 @@ impl State {
         }
     }
 
-    /// Wakes the classes of a queue that may have enough of something, now that so much of it has ever come free.
+    /// Wakes the classes of a queue that may have enough of `pair`, now that `freed` is the total that has become free.
     ///
-    /// Invariant: a class that is left asleep neither fits nor has anybody to preempt, and that stays so until as much more
-    /// has come free as it lacks now: what others take meanwhile is no more than what is available, so preempting them
-    /// gives back no more either.
+    /// Invariant: a class that stays asleep neither fits nor has candidates for preemption. That stays so until as much more has become
+    /// free as it lacks now: others can take no more than what is available, so preempting them gives back no more either.
     fn offer(&mut self, id: ClusterId, pair: FlavorResource, freed: Exact) {
         let Some(queue) = self.queue(id) else { return };
         let thirsty = queue.pending.thirsty(pair, freed);
@@ -121,8 +120,7 @@ impl State {
         }
     }
 
-    /// What a head still lacks whose class was woken because there was enough for it: others were faster. `None`: it is to
-    /// be tried.
+    /// The lacks of a head whose class was woken because there was enough for it, if others were faster. `None`: the head is to be tried.
     pub(crate) fn dried_up(&self, queue: &Queue, ticket: &Ticket) -> Option<Vec<Lack>> {
         let hopes = queue.pending.hopes(ticket)?;
         let still = |lack: &Lack| {
@@ -137,14 +135,14 @@ impl State {
         (!helps).then_some(lacks)
     }
 
-    /// Whom workloads of a queue could possibly preempt for one of these. May name too many, never too few.
+    /// The workloads that a queue could possibly preempt for one of these pairs. It may include too many, never too few.
     fn reach(&self, queue: &Queue, pairs: &[FlavorResource]) -> Reach {
         let policy = queue.spec.preemption;
         let least = match policy.within_cluster_queue {
             WithinClusterQueue::Never => None,
             WithinClusterQueue::LowerPriority | WithinClusterQueue::LowerOrNewerEqualPriority => {
                 let first = self.holders.of(queue.node).next();
-                // Why: only where neither evictions nor past usage come before priority is the first one the least.
+                // Why: the first holder has the least priority only where neither evictions nor past usage come before priority.
                 first.map(|holder| match (holder.evicted, holder.past) {
                     (false, None) => holder.priority,
                     (true, _) | (false, Some(_)) => i64::MIN,
@@ -163,7 +161,7 @@ impl State {
         Reach { least, borrowers }
     }
 
-    /// How much must ever have come free in the tree of a node before so much more has.
+    /// The total that must have become free in the tree of a node when `more` has been added to it.
     pub(crate) fn freed_after(&self, node: NodeId, pair: FlavorResource, more: Exact) -> Exact {
         let root = self.forest.root(node);
         self.freed.get(&(root, pair)).copied().unwrap_or(0) + more
@@ -179,7 +177,7 @@ impl State {
         }
     }
 
-    /// The configuration of trees changed: everybody in them is tried again.
+    /// The configuration of trees changed: all workloads in them are tried again.
     pub(super) fn flush_trees(&mut self, clusters: impl IntoIterator<Item = ClusterId>) {
         let mut done = BTreeSet::new();
         for cluster in clusters {
@@ -204,7 +202,7 @@ impl State {
         self.touch(id);
     }
 
-    /// Heads that failed are tried again everywhere.
+    /// Lets all heads that failed be tried again.
     pub(super) fn unblock_all(&mut self) {
         for id in self.nodes.values().copied().collect::<Vec<_>>() {
             if let Some(queue) = self.queue_mut(id) {
@@ -214,7 +212,7 @@ impl State {
         }
     }
 
-    /// Puts those in the heap whose back-off has ended.
+    /// Puts workloads whose back-off has ended into the heap.
     pub(crate) fn end_backoffs(&mut self, now: Timestamp) {
         while let Some((at, id)) = self.backoffs.first().copied() {
             if at > now {
@@ -231,12 +229,12 @@ impl State {
         }
     }
 
-    /// An eviction must have become visible by then.
+    /// Expects that an eviction becomes visible by `until`.
     pub(crate) fn expect_eviction(&mut self, id: WorkloadId, until: Timestamp) {
         self.expectations.insert((until, id));
     }
 
-    /// Gives up waiting for evictions that should be visible by now, so that they are decided anew.
+    /// Stops waiting for evictions that should be visible by now, so that they are decided again.
     pub(crate) fn end_expectations(&mut self, now: Timestamp) {
         while let Some((at, id)) = self.expectations.first().copied() {
             if at > now {
@@ -247,7 +245,7 @@ impl State {
         }
     }
 
-    /// An eviction will not come about, so that those who count on it decide anew.
+    /// An eviction will not happen, so that heads that count on it decide again.
     pub(crate) fn give_up_eviction(&mut self, id: WorkloadId, now: Timestamp) {
         self.lose_eviction(id);
         self.settle(id, now, Fresh::No);
@@ -277,8 +275,7 @@ impl State {
         }
     }
 
-    /// Lists the holders of a queue with the past usage of today, if that can matter. *Source*:
-    /// `spec/admission-engine.md 2.7.2`.
+    /// Lists the holders of a queue with their present past usage, if it can matter. *Source*: `spec/admission-engine.md 2.7.2`.
     pub(crate) fn refresh_past(&mut self, id: ClusterId) {
         if self.stale_past.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Events about Workloads, and where a Workload belongs.
+//! Events about Workloads, and the place where a Workload belongs.
 
 use jiff::Timestamp;
 
@@ -13,12 +13,12 @@ use crate::quota::{self, Stage};
 use crate::status::CheckPhase;
 use crate::workload::Workload;
 
-/// Whether something about the workload changed that is worth another try.
+/// Whether a change of the workload is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fresh {
-    /// It goes back to the heap.
+    /// The workload goes back to the heap.
     Yes,
-    /// It stays where it is, if it can.
+    /// The workload stays where it is, if it can.
     No,
 }
 
@@ -43,7 +43,7 @@ impl State {
             record.workload.queue == workload.queue,
             asks_the_same(&record.workload, &workload),
         );
-        // Why not always: most changes are of the status, and names cost more than numbers.
+        // Why not always: most changes concern the status, and names cost more than numbers.
         let local = if same_local {
             old_local
         } else {
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// A decision will not be carried out.
+    /// A decision could not be written: forgets it.
     pub(super) fn forget_decisions(&mut self, key: &Key, uid: &Uid, now: Timestamp) {
         let Some(id) = self.records.id(key) else { return };
         let Some(record) = self.records.at_mut(id).filter(|r| r.workload.uid == *uid) else {
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Moves a workload to where it belongs now.
+    /// Moves a workload to the place where it belongs now.
     pub(crate) fn settle(&mut self, id: WorkloadId, now: Timestamp, fresh: Fresh) {
         let Some(wanted) = self.place_of(id) else { return };
         self.unexplained.insert(id);
@@ -234,7 +234,7 @@ impl State {
         })
     }
 
-    /// Forgets a LocalQueue that does not exist and that nobody names.
+    /// Forgets a LocalQueue without object that no object names.
     pub(super) fn sweep_local(&mut self, id: LocalId) {
         let unused = |local: &Local| {
             local.queue.is_none()
@@ -248,7 +248,7 @@ impl State {
         }
     }
 
-    /// An eviction that was decided ends when it is visible, or when there is nothing left to evict.
+    /// A decided eviction ends when it is visible, or when there is nothing left to evict.
     fn follow_eviction(&mut self, id: WorkloadId) {
         let Some(record) = self.records.at(id) else { return };
         let Some(eviction) = &record.eviction else { return };
@@ -267,7 +267,7 @@ impl State {
         }
     }
 
-    /// An eviction that was decided will not come about: its victim may be chosen again.
+    /// A decided eviction will not happen: its victim may be chosen again.
     pub(super) fn lose_eviction(&mut self, id: WorkloadId) {
         if let Some(record) = self.records.at(id)
             && let Some(eviction) = &record.eviction
@@ -289,20 +289,20 @@ impl State {
 }
 
 impl Assumption {
-    /// Whether the assumed reservation is visible in `workload`, or was visible and is over already.
+    /// Whether the assumed reservation is visible in `workload`, or was visible and is already over.
     fn is_over(&self, workload: &Workload) -> bool {
         let Some(quota) = workload.status.conditions.get("QuotaReserved") else {
             return false;
         };
-        // Why: a watch may skip the moment in which quota was held. Its traces are a moved transition time and another
-        // eviction counted. Text alone proves nothing: an earlier explanation may still be on its way.
+        // Why: a watch may skip the moment in which quota was held. Its traces are a moved transition time and one more eviction. The text
+        // alone proves nothing: an earlier explanation may still be on its way.
         quota.truth == Truth::True
             || self.quota_since.is_some_and(|since| since != quota.since)
             || self.evictions != eviction_count(workload)
     }
 }
 
-/// How often the workload was evicted so far.
+/// The number of evictions of the workload so far.
 pub(crate) fn eviction_count(workload: &Workload) -> u64 {
     workload
         .status
@@ -317,7 +317,7 @@ pub(crate) fn local_key(workload: &Workload) -> Key {
     Key::new(workload.key.namespace.clone(), workload.queue.as_str())
 }
 
-/// The rules of `spec/admission-engine.md 1.1` that look at the workload alone.
+/// The rules of `spec/admission-engine.md 1.1` that depend on the workload alone.
 pub(crate) fn may_queue(workload: &Workload) -> bool {
     let conditions = &workload.status.conditions;
     let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
@@ -328,7 +328,7 @@ pub(crate) fn may_queue(workload: &Workload) -> bool {
         && !conditions.is_true("WaitingForReplacementPods")
 }
 
-/// When a back-off ends by itself.
+/// The time at which a back-off ends by itself.
 pub(super) fn backoff_end(workload: &Workload) -> Option<Timestamp> {
     // Why: while Requeued is False only a change of that condition ends the back-off.
     if workload.status.conditions.is_false("Requeued") {

@@ -184,7 +184,7 @@ fn suspension_does_not_wait_for_the_admission_grace() {
 }
 
 impl World {
-    /// Passes until creation is tried a second time; seconds until it is to be tried again.
+    /// Passes until creation is tried a second time; returns the seconds until the next try.
     fn settle_for_creation(&mut self) -> i64 {
         for _ in 0..2 {
             self.pass();

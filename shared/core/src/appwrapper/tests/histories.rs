@@ -89,7 +89,7 @@ fn moves() -> impl Strategy<Value = Move> {
 /// The world with the book of its auditor.
 struct Play {
     world: World,
-    /// The attempt of each pod: how often its component was created before it was made.
+    /// The attempt of each pod: how often its component had been created when the pod was made.
     attempts: BTreeMap<String, usize>,
 }
 
@@ -136,7 +136,7 @@ impl Play {
             Move::MakePods => self.make_pods(),
             Move::Pods { pick, phase } => {
                 let count = world.pods.len().max(1);
-                // Why: what has ended stays ended.
+                // Why: a pod that has ended stays ended.
                 if let Some(pod) = world.pods.get_mut(pick % count).filter(|pod| pod.is_live()) {
                     pod.phase = *phase;
                 }
@@ -197,7 +197,7 @@ impl Play {
         self.audit();
     }
 
-    /// The controller is stopped after the status write, after each creation, or before it deletes.
+    /// The controller stops after the status write, after each creation, or before it deletes.
     fn interrupted_pass(&mut self, steps: usize) {
         if self.world.gone {
             return;
@@ -219,7 +219,7 @@ impl Play {
             let Child::Present { leaving, verdict, .. } = self.world.components[index].child else {
                 continue;
             };
-            // Why: what has done its work makes no more pods.
+            // Why: a component that has done its work makes no more pods.
             let status = self.world.status.components.get(index);
             let finished = status.is_some_and(ComponentStatus::is_finished);
             if leaving || verdict.is_some() || finished {
@@ -248,7 +248,7 @@ impl Play {
         }
     }
 
-    /// Everything that hung goes on.
+    /// Everything that was stuck continues.
     fn release(&mut self) {
         let world = &mut self.world;
         world.hung.clear();

@@ -14,7 +14,7 @@ use crate::condition::Truth;
 use crate::name::{ResourceName, Uid};
 use crate::note::Note;
 
-/// Passes after which a world that still changes has no rest.
+/// A world that still changes after so many passes never settles.
 const PASSES_MAX: usize = 50;
 
 #[expect(
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) gone: bool,
     pub(super) components: Vec<Component>,
     pub(super) pods: Vec<Pod>,
-    /// How the creation of a child is answered; those that are not here succeed.
+    /// The answer to the creation of each child; creations that are not listed succeed.
     pub(super) answers: BTreeMap<usize, Created>,
     /// Children that stay when they are deleted.
     pub(super) hung: BTreeSet<usize>,
@@ -42,7 +42,7 @@ pub(super) struct World {
     pub(super) evict: BTreeMap<String, BTreeSet<ResourceName>>,
     pub(super) knobs: Knobs,
     pub(super) notes: Vec<Note>,
-    /// Everything that was ever deleted: names of children and pods.
+    /// The names of all children and pods that were ever deleted.
     pub(super) deleted: Vec<String>,
     /// Creations that were asked for, by component.
     pub(super) creations: Vec<usize>,
@@ -69,7 +69,7 @@ pub(super) fn component(nature: Nature, replicas: &[i32]) -> Component {
 }
 
 impl World {
-    /// Nothing exists and nothing holds it back.
+    /// A world in which nothing exists and nothing is stuck.
     pub(super) fn new(components: impl IntoIterator<Item = Component>) -> Self {
         let mut components: Vec<Component> = components.into_iter().collect();
         for (index, component) in components.iter_mut().enumerate() {
@@ -135,7 +135,7 @@ impl World {
         Uid::from(format!("uid-{}", self.uids))
     }
 
-    /// Plans and carries out once; says whether anything was done.
+    /// Plans and carries out once; returns whether anything was done.
     pub(super) fn pass(&mut self) -> (bool, Option<Timestamp>) {
         let plan = self.plan_with(&BTreeMap::new());
         let creates = !plan.create.is_empty();
@@ -170,7 +170,7 @@ impl World {
         created
     }
 
-    /// Carries out all but the creations.
+    /// Carries out everything but the creations.
     pub(super) fn carry_out(&mut self, plan: &Plan) -> (bool, Option<Timestamp>) {
         let changed = plan.status != self.status || plan.finalizer != Finalizer::Keep;
         if plan.finalizer == Finalizer::Add {
@@ -222,14 +222,14 @@ impl World {
         }
     }
 
-    /// The garbage collector asks the pods of a child that is gone to leave.
+    /// The garbage collector deletes the pods of a child that is gone.
     pub(super) fn orphans_leave(&mut self, component: usize) {
         for pod in &mut self.pods {
             pod.leaving |= pod.origin == Origin::Component(component);
         }
     }
 
-    /// Pods that were asked to leave do, but for the stubborn ones.
+    /// Pods that are being deleted leave, except the stubborn ones.
     pub(super) fn leave(&mut self) -> bool {
         let before = self.pods.len();
         let stubborn = &self.stubborn;
@@ -238,7 +238,7 @@ impl World {
         before != self.pods.len()
     }
 
-    /// Passes until nothing changes any more at this moment. Says when to look again.
+    /// Passes until nothing changes at this moment; returns when to look again.
     pub(super) fn settle(&mut self) -> Option<Timestamp> {
         for _ in 0..PASSES_MAX {
             if self.gone {
@@ -288,7 +288,7 @@ impl World {
         *verdict = Some(what);
     }
 
-    /// The child is gone without our doing, with its pods.
+    /// The child disappears with its pods without our doing.
     pub(super) fn vanish(&mut self, component: usize) {
         self.components[component].child = Child::Missing;
         self.pods.retain(|pod| pod.origin != Origin::Component(component));

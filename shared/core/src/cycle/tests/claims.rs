@@ -1,4 +1,4 @@
-//! Victims that stop one after the other: nobody else is evicted meanwhile, and what they give back is kept.
+//! Victims that stop one after the other: no other workload is evicted meanwhile, and the quota they give back is kept.
 
 use super::{Decision, fair, reclaiming, within, world, world_with};
 use crate::cycle::claims::CLAIM_MAX;
@@ -7,7 +7,7 @@ use crate::queue::{ClusterQueue, LocalQueue, Reclaim, StopPolicy, Weight, Within
 use crate::state::Event;
 use crate::state::fixtures::{World, at, cluster_queue, evict, finish, group, in_cohort};
 
-/// One way of giving a claim up.
+/// One way of giving up a claim.
 type Way<'a> = &'a dyn Fn(&mut World);
 
 fn any(name: &str, cpu: i64) -> ClusterQueue {
@@ -94,7 +94,7 @@ fn three_victims_may_stop_in_any_order_or_end_by_themselves() {
     }
 }
 
-/// Spec: admission-engine 2.11, B132 (what one large victim leaves over is kept for who was promised it).
+/// Spec: admission-engine 2.11, B132 (what one large victim leaves over is kept for the preemptor that was promised it).
 #[test]
 fn two_preemptors_that_wait_for_the_same_victims_are_both_served() {
     let mut world = world(vec![
@@ -155,7 +155,7 @@ fn the_flavor_that_is_freed_for_one_is_not_given_to_another() {
     assert!(second.len() + late.len() <= 1, "{second:?} {late:?}");
 }
 
-/// What a preemptor would have got is for others once it has given up.
+/// The quota that a preemptor would have got is free for others once the preemptor has given up.
 ///
 /// Spec: admission-engine 10.2.
 #[test]
@@ -248,7 +248,7 @@ fn an_eviction_that_got_lost_is_decided_anew_for_the_same_victim() {
     assert_eq!(world.run()[0], "b: reserved");
 }
 
-/// A preemptor that has gone before its victim could be told needs none.
+/// A preemptor that is gone before its victim was told needs no victim.
 ///
 /// Spec: admission-engine 2.12.
 #[test]

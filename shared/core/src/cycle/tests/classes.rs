@@ -1,4 +1,4 @@
-//! Equal workloads share one fate.
+//! Workloads with equal requests share one fate.
 
 use super::{Decision, Reason, reclaiming, strict, world};
 use crate::queue::Reclaim;
@@ -75,7 +75,7 @@ fn equals_of_one_that_failed_are_put_aside_unseen() {
     assert_eq!(
         world.state.take_outcome().heads,
         1,
-        "one is served, nobody is tried in vain"
+        "one is served, no workload is tried in vain"
     );
 }
 
@@ -113,7 +113,7 @@ fn who_fails_while_its_queue_changes_is_tried_again() {
     assert_eq!(world.run(), ["w: reserved"]);
 }
 
-/// Spec: admission-engine 1.5, 10.1 (many sizes: a release is tried by those for whom it is enough, and by no more).
+/// Spec: admission-engine 1.5, 10.1 (many sizes: after a release only those workloads are tried for which it is enough).
 #[test]
 fn of_many_who_lack_the_same_only_the_first_is_tried() {
     let mut world = world(vec![cluster_queue(
@@ -142,14 +142,14 @@ fn of_many_who_lack_the_same_only_the_first_is_tried() {
     assert_eq!(
         world.state.take_outcome().heads,
         1,
-        "nobody else is tried in vain"
+        "no other workload is tried in vain"
     );
     world.edit("w000", finish);
     assert_eq!(world.run(), ["w001: reserved"]);
     assert_eq!(world.state.take_outcome().heads, 1);
 }
 
-/// Spec: admission-engine B036, 10.1 (released quota is spread once, whoever gave it back).
+/// Spec: admission-engine B036, 10.1 (released quota is spread once, whichever workload gave it back).
 #[test]
 fn many_releases_are_one_flush() {
     let mut world = world(vec![cluster_queue(
@@ -170,7 +170,7 @@ fn many_releases_are_one_flush() {
     assert_eq!(world.state.take_outcome().heads, 1);
 }
 
-/// Spec: admission-engine 10.1 (who lacks something else sleeps on).
+/// Spec: admission-engine 10.1 (a workload that lacks something else sleeps on).
 #[test]
 fn a_release_wakes_only_those_who_lack_what_came_free() {
     let mut world = full();

@@ -1,4 +1,4 @@
-//! Who is served first in a round.
+//! Which workload is served first in a round.
 
 use super::{fair, no_longer, reclaiming, round, strict, world, world_with};
 use crate::queue::Reclaim;
@@ -154,7 +154,7 @@ fn with_fair_sharing_the_lower_share_goes_first() {
     );
 }
 
-/// The same heads are served in the same order whatever came first.
+/// The same heads are served in the same order whatever the order of arrival.
 #[test]
 fn the_order_of_arrival_decides_nothing() {
     let served = |flip: bool| {

@@ -113,7 +113,7 @@ fn a_sample_reorders_those_who_wait() {
     assert_eq!(world.run()[0], "b1: reserved");
 }
 
-/// Spec: admission-engine 2.7.2 (in one queue, who used more is preempted first).
+/// Spec: admission-engine 2.7.2 (in one queue, a workload whose LocalQueue used more is preempted first).
 #[test]
 fn who_used_more_is_preempted_first() {
     let queue = within(counting(), WithinClusterQueue::LowerPriority);

@@ -1,4 +1,4 @@
-//! Preemption as seen from the cycle: who waits, for how long, and what is said.
+//! Preemption as seen from the cycle: which workload waits, for how long, and what the status says.
 
 use super::{Decision, OFF, reclaiming, round, ruled, strict, within, world, world_with};
 use crate::name::Key;
@@ -87,7 +87,7 @@ fn whose_gate_is_closed_is_admitted_only_without_preempting() {
         world.edit("small", gate(GatePosition::Closed));
         assert!(
             world.run().contains(&"small: reserved".to_owned()),
-            "nobody stands in its way"
+            "no workload stands in its way"
         );
         world.ask("q", "gated", (1, 4_000));
         world.edit("gated", gate(GatePosition::Closed));
@@ -155,7 +155,7 @@ fn an_eviction_is_told_once_and_again_when_it_got_lost() {
     assert_eq!(world.state.next_wake(), Some(at(1_660)), "only the claim ends");
 }
 
-/// A reservation that nobody has seen yet cannot be ended by a write; it is when it shows.
+/// A reservation that is not visible yet cannot be ended by a write; the eviction is reported when it shows.
 #[test]
 fn an_eviction_waits_until_the_reservation_is_visible() {
     let mut world = world(vec![lower("q", 4)]);
@@ -292,7 +292,7 @@ fn without_a_second_look_the_second_preemptor_is_skipped() {
     assert_eq!(world.state.take_outcome().preemption_skips[&"c2".into()], 1);
 }
 
-/// Two that fit now do not both take what one preemptor leaves over.
+/// Two workloads that fit now do not both take what one preemptor leaves over.
 #[test]
 fn quota_that_victims_still_hold_is_given_to_nobody() {
     let mut world = world(vec![

@@ -44,7 +44,7 @@ fn without_core_checks_and_stopped_queues_take_nothing_away() {
     assert!(world.workload.has_quota());
     assert!(
         !world.workload.status.conditions.is_true("Admitted"),
-        "its check is nobody's business"
+        "no controller handles its check"
     );
 
     let mut admitted = World::admitted();

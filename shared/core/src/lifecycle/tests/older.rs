@@ -1,4 +1,4 @@
-//! The words of before.
+//! The older reasons of the reference.
 
 use super::super::*;
 use super::world::{NOW, World, at, job};

@@ -122,7 +122,7 @@ fn who_holds_nothing_or_is_being_switched_off_makes_no_room() {
     assert!(!rejected.workload.is_evicted(), "the deactivation evicts it");
 }
 
-/// Nothing of it runs, so its quota is free in the same write.
+/// Nothing of the victim runs, so its quota is free in the same write.
 ///
 /// Spec: admission-engine 3.4.
 #[test]

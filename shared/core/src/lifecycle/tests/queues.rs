@@ -61,7 +61,7 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     );
 }
 
-/// A worker cluster may run it while another check of this cluster still holds its admission back.
+/// A worker cluster may run it while another check of this cluster still delays its admission.
 ///
 /// Spec: safety I4
 #[test]
@@ -76,7 +76,7 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
     world.pass();
     assert!(
         world.workload.status.conditions.is_true("QuotaReserved"),
-        "who runs stays"
+        "a running job stays"
     );
     world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
     world.pass();
@@ -95,8 +95,8 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
     assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
 }
 
-/// Spec: admission-engine 3.7. What an administrator reserves by hand waits for no check and is admitted, whether its queues are
-/// there or not; after that only an eviction or a stop takes it away.
+/// Spec: admission-engine 3.7. A reservation that an administrator writes by hand waits for no check and is admitted, whether its queues
+/// exist or not; after that only an eviction or a stop takes it away.
 #[test]
 fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_missing() {
     let gone: [fn(&mut World); 3] = [

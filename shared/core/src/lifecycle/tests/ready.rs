@@ -24,7 +24,7 @@ fn wait(limit_count: Option<u32>, max_secs: u32) -> Policy {
     }
 }
 
-/// Times out, stops, and comes back; gives the pause until it came back.
+/// Times out, stops, and comes back; returns the pause until it came back.
 fn time_out(world: &mut World) -> i64 {
     world.now += 300;
     world.pass();
@@ -199,7 +199,7 @@ fn readiness_keeps_the_count_and_reactivation_clears_it() {
     assert_eq!(world.workload.status.requeue, None);
 }
 
-/// The last moment there is, and numbers as large as the API has them.
+/// The last moment that can be represented, and the largest numbers of the API.
 #[test]
 fn the_end_of_time_is_no_obstacle() {
     let mut world = World::admitted_under(Policy {

@@ -1,4 +1,4 @@
-//! Groups of pods that lack members.
+//! Groups of pods with missing members.
 
 use super::*;
 

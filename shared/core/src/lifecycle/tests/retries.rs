@@ -4,7 +4,7 @@ use super::super::*;
 use super::world::{World, at, queue, reserve};
 use crate::name::CheckName;
 
-/// Only a retry counts, a rejection still tells how often it was tried, and what is switched on again begins anew.
+/// Only a retry counts, a rejection still shows how often the check was retried, and a reactivated Workload begins at zero.
 ///
 /// Spec: provisioning 15.28, 15.35, 15.41.
 #[test]

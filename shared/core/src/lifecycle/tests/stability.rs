@@ -79,7 +79,7 @@ prop_compose! {
         releases in any::<bool>(),
         told_at_once in any::<bool>(),
         is_off in prop::bool::weighted(0.2),
-        // Why not 0: who is admitted with no time to get ready is told so in the next pass.
+        // Why not 0: a Workload admitted with no time to get ready is evicted in the next pass.
         wait in prop::option::of((1..2 * NOW, prop::option::of(0..2 * NOW), prop::option::of(0..3_u32))),
         after_finished in prop::option::of(0..2 * NOW),
         after_deactivated in prop::option::of(0..2 * NOW),
@@ -121,11 +121,11 @@ prop_compose! {
         let mut workload = workload();
         workload.active = active;
         workload.deleting = deleting;
-        // Why: who is admitted with no time left is told so in the next pass; its clock starts with the admission.
+        // Why: a Workload admitted with no time left is stopped in the next pass; its clock starts with the admission.
         let used = status.accumulated_secs.unwrap_or(0);
         workload.max_execution_secs = max_execution_secs.map(|secs| secs.saturating_add(used));
         workload.status = status;
-        // Why: the brain proposes nothing for a Workload that holds quota or has failed checks (admission-engine 2.3).
+        // Why: the admission cycle proposes nothing for a Workload that holds quota or has failed checks (admission-engine 2.3).
         let failed = |c: &CheckState| matches!(c.phase, CheckPhase::Retry | CheckPhase::Rejected);
         let pending = !workload.has_quota() && !workload.status.checks.values().any(failed);
         let proposal = match proposed {
@@ -178,7 +178,7 @@ proptest! {
         let (next, _) = world.pass();
         for (kind, condition) in next.status.conditions.iter() {
             if let Some(old) = before.conditions.get(kind) {
-                // Why: a pass may release and requeue at once; being queued anew then is a change of its own.
+                // Why: a pass may release and requeue at once; the new queueing is then a change of its own.
                 let anew = kind == REQUEUED && old.reason != condition.reason;
                 let moved = anew || old.truth != condition.truth;
                 prop_assert!(moved || old.since == condition.since, "{kind} moved without a change");

@@ -110,7 +110,7 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
     }
 }
 
-/// A job whose pods are all ready.
+/// A job with all pods ready.
 pub(super) fn ready_job() -> JobFacts {
     JobFacts::Present {
         finished: None,
@@ -122,7 +122,7 @@ pub(super) fn ready_job() -> JobFacts {
     }
 }
 
-/// A world in which one pass after the other is made; each pass must be stable.
+/// A world in which passes follow each other; each pass must be stable.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) workload: Workload,
@@ -188,7 +188,7 @@ impl World {
         (next, notes)
     }
 
-    /// One pass, its status written, and the proof that the next one would change nothing.
+    /// One pass and its status write; asserts that the next pass would change nothing.
     pub(super) fn pass(&mut self) -> (Next, Vec<Note>) {
         let (next, notes) = self.look();
         self.workload.status = next.status.clone();

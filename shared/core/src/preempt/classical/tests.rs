@@ -179,7 +179,7 @@ fn quota_is_reclaimed_from_queues_that_borrow_until_they_do_not() {
         .holds("c2", "c2-big", 0, 4_000);
     assert_eq!(lower.victims("c2", 0, 2_000), NONE);
 
-    // Removing the first brings c2 down to nominal, so that the second is safe although it is lower than c1's own.
+    // Removing the first brings c2 down to nominal, so the second is safe although it has a lower priority than c1's own.
     let mut scene = pair(Reclaim::Any)
         .holds("c2", "c2-a", -5, 1_000)
         .holds("c2", "c2-b", -4, 6_000)

@@ -242,7 +242,7 @@ fn without_a_cohort_only_the_own_queue_gives() {
 /// Spec: admission-engine 10 item 16 (#14543): a victim of fair sharing must be justified against the final shares.
 #[test]
 fn two_queues_with_the_same_dominant_share_of_something_else_leave_each_other_alone() {
-    // Both are dominated by memory, which nobody contests: taking cores from each other changes no share.
+    // Both are dominated by memory, which no queue contests: taking cores from each other changes no share.
     let group = || ResourceGroup {
         covered: vec!["cpu".into(), "memory".into()],
         flavors: vec![FlavorQuota {
@@ -319,8 +319,8 @@ fn workload_of(index: usize, plan: &JobPlan) -> Workload {
     workload
 }
 
-/// Admits one workload after the other, in the order of the tournament among the first of each queue that can be had;
-/// victims go back to their queues. Tells how it goes on.
+/// Admits one workload after the other, in the order of the tournament among the first possible workload of each queue. Victims go back to
+/// their queues. Returns how the run ends.
 fn settle(queues: &[QueuePlan], jobs: &[JobPlan], strategies: Vec<FairStrategy>, limit: usize) -> End {
     let mut scene = Scene::fair()
         .cohort("left", "root", own(2), Weight::ONE)
@@ -403,18 +403,18 @@ fn settle(queues: &[QueuePlan], jobs: &[JobPlan], strategies: Vec<FairStrategy>,
 /// How a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Nothing moves any more.
+    /// Nothing changes any more.
     Rest,
-    /// It goes round without end, and shares take part in it.
+    /// The run repeats without end, and shares take part in it.
     CircleOfShares,
-    /// It goes round without end by reclaims of nominal quota and by priorities, of which no share rule knows.
+    /// The run repeats without end by reclaims of nominal quota and by priorities, which no share rule sees.
     CircleOfClaims,
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Where shares take part; for the rest see below.
+    /// Histories in which shares take part come to an end; for the others see below.
     ///
     /// Spec: admission-engine 10 item 16.
     #[test]
@@ -432,7 +432,7 @@ proptest! {
     }
 }
 
-/// A known fault (`spec/known-faults.md`). Two resources, of which each is scarce for another queue.
+/// A known fault (`spec/known-faults.md`): of two resources, each is scarce for another queue.
 ///
 /// Spec: admission-engine 10 item 16.
 #[test]

@@ -1,4 +1,4 @@
-//! Evictions that take time: victims stop one after the other, some end by themselves, and everybody else goes on meanwhile.
+//! Evictions that take time: victims stop one after the other, some end by themselves, and all other workloads go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::nominate::{FairStrategy, PreemptionRules};
 use crate::queue::{ClusterQueue, LocalQueue, StopPolicy, Strategy, Weight};
 use crate::state::fixtures::{cluster_queue, cohort, finish, flavor, group, release};
 
-/// *Limit*: turns until everybody must be at rest.
+/// *Limit*: turns until all workloads must be at rest.
 const TURNS: usize = 400;
 
 /// What happens in a turn to a workload that is evicted and has not stopped.
@@ -27,7 +27,7 @@ enum End {
     Finished,
 }
 
-/// A workload that comes.
+/// A workload that arrives.
 #[derive(Clone, Copy, Debug)]
 struct Coming {
     queue: u8,
@@ -35,7 +35,7 @@ struct Coming {
     cpu: u8,
 }
 
-/// Who was evicted for a workload that waits, and how many its first decision named.
+/// The workloads evicted for a workload that waits, and how many its first decision named.
 #[derive(Debug, Default)]
 struct Toll {
     victims: BTreeSet<Uid>,
@@ -84,7 +84,7 @@ fn end() -> impl Generator<Value = End> {
 struct Play {
     server: Server,
     tolls: BTreeMap<Uid, Toll>,
-    /// How many decisions were looked at.
+    /// The number of decisions that were checked.
     seen: usize,
 }
 
@@ -126,7 +126,7 @@ impl Play {
         });
     }
 
-    /// Lets workloads run until nothing moves; who found no room goes.
+    /// Lets workloads run until nothing changes; workloads without room leave.
     fn fill(&mut self, users: Vec<Coming>) {
         for (number, user) in users.into_iter().enumerate() {
             let number = u8::try_from(number).unwrap();
@@ -152,7 +152,7 @@ impl Play {
             .collect()
     }
 
-    /// Decides, writes, and lets one of those that are evicted come to its end.
+    /// Decides, writes, and lets one of the evicted workloads end.
     fn turn(&mut self, (which, end): (u8, End)) {
         self.server.take(&Step::Cycle);
         self.judge();
@@ -174,7 +174,7 @@ impl Play {
         self.server.put(workload);
     }
 
-    /// Nobody has more evicted than it said at first.
+    /// No workload has more victims evicted than its first decision named.
     fn judge(&mut self) {
         for decision in &self.server.decisions[self.seen..] {
             match decision {
@@ -210,7 +210,7 @@ impl Play {
         }
     }
 
-    /// A workload that comes to a queue, or comes back, may go before those that are not of higher priority: something else changed.
+    /// A workload that comes to a queue, or comes back, may go before workloads of no higher priority: something else changed.
     fn forgive(&mut self, queue: &str, priority: i32) {
         for workload in self.server.workloads.values() {
             if workload.queue == queue && workload.priority <= priority {
@@ -219,7 +219,7 @@ impl Play {
         }
     }
 
-    /// Whatever was evicted stops in the end, and nobody was evicted in vain.
+    /// Every evicted workload stops in the end, and no workload was evicted in vain.
     fn rest(&mut self) {
         for _ in 0..TURNS {
             self.turn((0, End::Stopped));
@@ -237,8 +237,8 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Spec: admission-engine B130, 2.12, 10.2 (no second set of victims while the first one stops, and nobody takes the
-    /// quota that it gives back).
+    /// Spec: admission-engine B130, 2.12, 10.2 (no second set of victims while the first one stops, and no other workload takes the quota
+    /// that it gives back).
     #[test]
     fn nobody_needs_more_victims_than_its_first_decision_named(
         rules in fair_or_not(),

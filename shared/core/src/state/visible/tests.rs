@@ -19,7 +19,7 @@ fn names(state: &State, limit: usize) -> Option<Vec<String>> {
 #[test]
 fn parked_and_fresh_workloads_stand_in_one_order() {
     let mut world = World::new(cores(2));
-    // Too large for ever: put aside in the first cycle.
+    // It never fits, so it is put aside in the first cycle.
     world.put(with_priority("large", 1, 0, 9));
     world.put(with_priority("running", 2, 9, 2));
     world.run();
