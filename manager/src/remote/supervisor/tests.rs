@@ -64,10 +64,10 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
         });
         fleet.settle(&remote).await;
         let sent = sent.lock().unwrap();
-        let said = sent
+        let mut said = sent
             .iter()
             .map(|patch| &patch["status"]["conditions"][0]["lastTransitionTime"]);
-        assert_eq!(said.last().and_then(Value::as_str), expected, "{sent:?}");
+        assert_eq!(said.next_back().and_then(Value::as_str), expected, "{sent:?}");
     }
 }
 
