@@ -463,32 +463,6 @@ impl Stage {
             .await
     }
 
-    /// Moves a name of this manager to a worker, at the address of its API server itself; with more arguments for the command.
-    pub async fn move_to(
-        &self,
-        manager: &str,
-        (name, worker): (&str, &str),
-        more: &[&str],
-    ) -> Result<(), Error> {
-        let kubeconfig = |cluster: &str| self.kubeconfig(cluster).display().to_string();
-        let (of_worker, of_manager) = (kubeconfig(worker), kubeconfig(manager));
-        let moves = [
-            "cluster",
-            "move",
-            name,
-            "--kubeconfig",
-            &of_worker,
-            "--manager-kubeconfig",
-            &of_manager,
-            "--config-name",
-            FEDERATION,
-            "--allow-loopback",
-            "--yes",
-        ];
-        self.command(&[&moves, more].concat()).await?;
-        Ok(())
-    }
-
     async fn register(&self, manager: &str, worker: &str, config: &str, more: &[&str]) -> Result<(), Error> {
         self.progress
             .step(&format!("registering {worker}: roadstead cluster join {worker}"));

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_e2e::stage::SYSTEM_NAMESPACE;
+use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, beside_others, cluster_name, was_sent_once};
@@ -131,6 +131,17 @@ async fn is_not_identified(room: Room, cluster: &str, account: &str) {
         .unwrap();
 }
 
+/// Moves the name east of the second manager to a worker, at the address of its API server itself, with more arguments.
+async fn move_east(second: Room, worker: &str, more: &[&str]) -> Result<String, Error> {
+    let stage = &second.shared.stage;
+    let (worker, manager) = (stage.kubeconfig(worker), stage.kubeconfig(SPARE));
+    let (worker, manager) = (worker.display().to_string(), manager.display().to_string());
+    let ends = ["--kubeconfig", &worker, "--manager-kubeconfig", &manager];
+    let flags = ["--config-name", FEDERATION, "--allow-loopback", "--yes"];
+    let command = [&["cluster", "move", EAST], &ends[..], &flags, more].concat();
+    stage.command(&command).await
+}
+
 /// The second manager has east, by an account that may not read which cluster it is, as one that was made for Kueue.
 ///
 /// Spec: safety 3.8, I1
@@ -165,10 +176,10 @@ fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_
         is_refused(second, EAST, "stays").await;
 
         let origin = ["--origin", SECOND];
-        let why = stage.move_to(SPARE, (EAST, EAST), &origin).await.unwrap_err();
+        let why = move_east(second, EAST, &origin).await.unwrap_err();
         assert!(chain(&why).contains("--same-cluster"), "{}", chain(&why));
         let same = [&origin[..], &["--same-cluster"]].concat();
-        let moved = stage.move_to(SPARE, (EAST, EAST), &same).await;
+        let moved = move_east(second, EAST, &same).await;
         moved.unwrap_or_else(|error| panic!("{}", chain(&error)));
         is_connected(second, EAST).await;
         let identified = clusters.get(EAST).await.unwrap().annotations()[CLUSTER_IDENTITY].clone();
@@ -182,7 +193,7 @@ fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_
         );
 
         // Another cluster takes the name only when nothing is placed on the one before.
-        let why = stage.move_to(SPARE, (EAST, WEST), &origin).await.unwrap_err();
+        let why = move_east(second, WEST, &origin).await.unwrap_err();
         assert!(
             chain(&why).contains("1 workload placed there would start twice"),
             "{}",
@@ -192,7 +203,7 @@ fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_
         let jobs = second.jobs(SPARE);
         jobs.delete("stays", &DeleteParams::background()).await.unwrap();
         second.is_swept_in(EAST).await;
-        let moved = stage.move_to(SPARE, (EAST, WEST), &origin).await;
+        let moved = move_east(second, WEST, &origin).await;
         moved.unwrap_or_else(|error| panic!("{}", chain(&error)));
         second.submit(second.job("goes", "1", 1)).await;
         second.job_is(SPARE, "goes", "Complete").await;

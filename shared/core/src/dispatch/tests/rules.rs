@@ -505,11 +505,7 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
         CheckPhase::Ready,
         "that is no word about its run"
     );
-    let given_up = Site {
-        given_up: true,
-        ..Site::default()
-    };
-    case.sites.insert("a".into(), given_up);
+    case.sites.entry("a".into()).or_default().given_up = true;
     assert_eq!(case.plan().check().0, CheckPhase::Retry);
     let mut waiting = Case::new().nominated(&["a", "b"]);
     waiting.clusters = vec!["b".into()];
