@@ -25,6 +25,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
@@ -36,7 +37,7 @@ use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::Ability;
+use roadstead_kinds::{Ability, rows};
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
@@ -86,6 +87,8 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
+    /// What steps of Argo Workflows report there; `None` where pods are not sent there.
+    pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
     /// What there is of each Workload.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
@@ -163,12 +166,14 @@ impl Remote {
             let held = held.clone();
             jobs.objects.listen(move |change| held.job_changed(kind, change));
         }
+        let has_pods = jobs.iter().any(|jobs| jobs.kind.kind() == &rows::POD);
         let (workloads, copies) = (templates.workloads(), held.clone());
         workloads.listen(move |change| copies.copy_changed(change));
         Self {
             name,
             workloads,
             jobs,
+            results: has_pods.then(Cache::new),
             held,
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
@@ -371,6 +376,9 @@ impl Remote {
         self.workloads.distrust();
         for jobs in &self.jobs {
             jobs.objects.distrust();
+        }
+        if let Some(results) = &self.results {
+            results.distrust();
         }
         self.queues.clusters.distrust();
         self.queues.locals.distrust();

@@ -40,7 +40,10 @@ use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::{self, Dial};
+use crate::results;
 use crate::sites;
+use crate::steps::Steps;
+use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
@@ -226,6 +229,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         lessor: lessor.clone(),
         #[cfg(feature = "bugbank")]
         turn: Arc::default(),
+        virtual_nodes: Arc::default(),
+        steps: Steps::follow(&engine.caches),
         started: clock(),
         clock: clock.clone(),
     };
@@ -270,15 +275,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
-    let credentials = Credentials {
-        client,
-        secrets,
-        clusters: dispatch.federation.clusters.clone(),
-        registry: registry.clone(),
-        rules: rules(&config),
-        lifetime: token_lifetime(&config),
-        clock: wall,
-    };
+    if config.roadstead.virtual_nodes
+        && let Some(nodes) = VirtualNodes::new(&dispatch, wall.clone())
+    {
+        tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
+    }
+    let credentials = credentials(&config, &dispatch, secrets, wall);
     let renewal = credentials.run(stop.clone());
     tasks.spawn("credentials", leading(renewal.boxed()));
     if collects {
@@ -289,6 +291,23 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let following = follow_clusters(dispatch.clone(), (changed, members), stop.clone());
     tasks.spawn("changes of clusters", following);
     dispatch
+}
+
+fn credentials(
+    config: &Config,
+    dispatch: &Dispatch,
+    secrets: Arc<Cache<Secret>>,
+    wall: Clock,
+) -> Credentials {
+    Credentials {
+        client: dispatch.client.clone(),
+        secrets,
+        clusters: dispatch.federation.clusters.clone(),
+        registry: dispatch.registry.clone(),
+        rules: rules(config),
+        lifetime: token_lifetime(config),
+        clock: wall,
+    }
 }
 
 fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
@@ -321,6 +340,8 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
         let (name, changed) = (remote.name.clone(), changed.clone());
         remote.queues.on_change(move || changed.mark(name.clone()));
         dispatch.greet(remote);
+        let bringing = results::run(dispatch.clone(), remote.clone(), stop.clone());
+        tokio::spawn(bringing);
         let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
         tokio::spawn(work);
     })

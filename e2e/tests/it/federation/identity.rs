@@ -1,4 +1,4 @@
-//! Which cluster a MultiKueueCluster leads to.
+//! The identity of the cluster behind a MultiKueueCluster.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ use super::kubeconfigs::{active, forget, put, register, says};
 use super::second::{SECOND, enlist, of_its_own, with_second};
 use crate::shared::{chain, eventually};
 
-/// Where managers keep their leases.
+/// The namespace of the managers' leases.
 const LEASES: &str = SYSTEM_NAMESPACE;
 const BOTH: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8"), (WEST, "8")];
 
@@ -62,7 +62,7 @@ async fn remembers_other(second: Room, cluster: &str, than: &str) -> String {
     .await
 }
 
-/// The second manager has east. While its job runs there, the Secret of east leads to west, which it does not have.
+/// The second manager has registered east. While its job runs there, the Secret of east points at west, which is not registered.
 ///
 /// Spec: safety 3.8, I1
 #[test]
@@ -88,7 +88,7 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing is there, and it may lead elsewhere.
+        // Now no job is left there, so the Secret may point at another cluster.
         second.is_swept_in(EAST).await;
         put(&client, &secret, &west.kubeconfig()).await;
         is_connected(second, EAST).await;

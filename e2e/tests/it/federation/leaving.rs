@@ -1,5 +1,5 @@
-//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, its end is seen, and
-//! nothing stays behind.
+//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, the manager sees its end,
+//! and nothing stays behind.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -19,7 +19,7 @@ use crate::shared::{chain, eventually};
 
 /// A job of 6 CPU fits only into west; smaller ones fit into both.
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "8")];
-/// Long enough for what is done to its cluster meanwhile.
+/// Long enough for the changes to its cluster.
 const RUNS_SECONDS: u32 = 15;
 /// Longer than the test.
 const LONG_SECONDS: u32 = 600;
@@ -175,7 +175,7 @@ fn a_cluster_taken_out_of_the_config_ends_its_job_there_once() {
 #[test]
 fn a_lost_cluster_that_is_taken_out_and_deleted_keeps_its_job_until_it_is_given_up_and_then_goes() {
     alone("given-up", EAST_IS_LARGER, |other| async move {
-        // Why another room than the one that is looked at: what runs on is what the word accepts.
+        // Why another room: the administrator's word accepts that this run goes on, so it must not count as a violation.
         let room = room_under(other, "Wait", "given-up-runs").await;
         and_then(leaves_and_is_given_up(room), async {
             room.shared.stage.link(EAST).unwrap().heal();
@@ -231,7 +231,7 @@ fn a_deleted_cluster_stays_until_its_job_has_ended_and_then_goes() {
         goes_east(room, "after").await;
         let leaving = clusters(room).get(WEST).await.unwrap();
         assert!(leaving.metadata.deletion_timestamp.is_some());
-        // Whoever restarts meanwhile must know it too.
+        // A manager that is restarted meanwhile must know it too.
         room.shared.stage.restart(MANAGER).await.unwrap();
         ended_in_west(room, "stays").await;
         eventually(|| async { clusters(room).get_opt(WEST).await.ok()?.is_none().then_some(()) }).await;

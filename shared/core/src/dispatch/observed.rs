@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
+use super::elsewhere::Elsewhere;
 use super::epoch::EPOCH_BELIEVED_MAX;
 use crate::kind::KindState;
 use crate::lease::Tenure;
@@ -47,6 +48,8 @@ pub struct Observed<'a> {
     pub highest: u64,
     /// The kind of the job, for people; `None` when it is none of ours.
     pub kind: Option<&'a str>,
+    /// Whether it is tried on another cluster when it fails on one.
+    pub elsewhere: &'a Elsewhere,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -469,6 +472,8 @@ pub enum Cause {
     LeaseLapsed,
     /// It lacks an object that the pods of the job name, so they could not run there.
     DependencyMissing,
+    /// The job failed there for good, and its owner asks for a try on another cluster.
+    JobFailed,
 }
 
 impl Cause {
@@ -489,6 +494,7 @@ impl Cause {
             Self::Outdated => "OutdatedOnCluster",
             Self::LeaseLapsed => "LeaseLapsedOnCluster",
             Self::DependencyMissing => "DependencyMissing",
+            Self::JobFailed => "JobFailedOnCluster",
         }
     }
 }

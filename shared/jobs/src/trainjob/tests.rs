@@ -17,7 +17,7 @@ fn job(spec: &Value) -> Value {
     changed(&job, |job| TrainJob.own_defaults(job))
 }
 
-/// What Trainer makes of it, with this template.
+/// The JobSet that Trainer makes of it, with this template.
 fn made(template: &Value) -> Value {
     let spec = json!({"parallelism": 3, "completions": 3, "template": template});
     json!({
