@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link};
+use roadstead_testkit::sim::kind::JobKind;
 use roadstead_testkit::sim::script::{Act, Script, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
@@ -23,6 +24,7 @@ fn burst(seed: u64) -> Script {
     Script {
         workers: vec![worker; calm.workers.len()],
         spread: Spread::AllAtOnce,
+        kinds: vec![JobKind::Job],
         cpus: 400,
         acts: (0..JOBS)
             .map(|number| (start, Act::Submit(job(number))))

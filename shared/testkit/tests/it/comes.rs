@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use roadstead_testkit::sim::fault::{Entry, Fault, Space};
+use roadstead_testkit::sim::kind::JobKind;
 use roadstead_testkit::sim::script::{Act, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
@@ -30,6 +31,7 @@ fn script() -> Script {
     Script {
         workers: vec![worker],
         spread: Spread::Capacity,
+        kinds: vec![JobKind::Job],
         cpus: 8,
         preempts: false,
         processes: vec![Skew::default(); 2],

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link, Right, Way};
+use roadstead_testkit::sim::kind::JobKind;
 use roadstead_testkit::sim::script::{Act, Lost, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
@@ -28,6 +29,7 @@ fn script(lost: Lost, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> 
         spread: Spread::Capacity,
         lost,
         by_queue: false,
+        kinds: vec![JobKind::Job],
         cpus: 8,
         preempts: false,
         processes: vec![Skew::default(); 2],
