@@ -46,7 +46,7 @@ pub enum Error {
     Json {
         /// Name of the definition.
         name: String,
-        /// Cause.
+        /// The system's reason.
         #[source]
         source: serde_json::Error,
     },
@@ -55,7 +55,7 @@ pub enum Error {
     Yaml {
         /// Name of the definition.
         name: String,
-        /// Cause.
+        /// The system's reason.
         #[source]
         source: serde_saphyr::ser_error::Error,
     },

@@ -1,4 +1,5 @@
-//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, and a closing card.
+//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, a node that
+//! gets sick, and a closing card.
 //!
 //! Roadstead's processes are the real ones, and talk HTTPS. The control planes are embedded in this process unless real ones are
 //! asked for; then everything is real except the pods. The card is computed by an [`crate::observer::Observer`] that reads every
@@ -8,6 +9,7 @@
 
 mod accident;
 mod card;
+mod evacuation;
 mod play;
 mod script;
 mod view;
@@ -26,7 +28,7 @@ use crate::options::Kind;
 /// Environment variable with the first place where the harness looks for the programs of a control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// Allowed numbers of jobs: at least the named ones, at most as many as a user can still follow.
-const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
+const JOBS: std::ops::RangeInclusive<i64> = 4..=500;
 
 /// Shows a whole federation on this machine: no cluster, no container engine, no root, no network.
 #[derive(Debug, Clone, Parser)]
@@ -41,7 +43,7 @@ pub struct Args {
     /// Stay up at the end until Ctrl-C, and say how to look around
     #[arg(long)]
     pub keep: bool,
-    /// Without the accident: no cable is cut
+    /// Without the accidents: no cable is cut, and no node gets sick
     #[arg(long)]
     pub calm: bool,
     /// Write one administrator's kubeconfig per cluster into this directory; they are removed at the end

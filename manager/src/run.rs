@@ -290,15 +290,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     {
         tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
     }
-    let credentials = Credentials {
-        client,
-        secrets,
-        clusters: dispatch.federation.clusters.clone(),
-        registry: registry.clone(),
-        rules: rules(&config),
-        lifetime: token_lifetime(&config),
-        clock: wall,
-    };
+    let credentials = credentials(&config, &dispatch, secrets, wall);
     let renewal = credentials.run(stop.clone());
     tasks.spawn("credentials", leading(renewal.boxed()));
     if collects {
@@ -308,6 +300,23 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     }
     follow(&dispatch, (changed, members), told, tasks, stop);
     dispatch
+}
+
+fn credentials(
+    config: &Config,
+    dispatch: &Dispatch,
+    secrets: Arc<Cache<Secret>>,
+    wall: Clock,
+) -> Credentials {
+    Credentials {
+        client: dispatch.client.clone(),
+        secrets,
+        clusters: dispatch.federation.clusters.clone(),
+        registry: dispatch.registry.clone(),
+        rules: rules(config),
+        lifetime: token_lifetime(config),
+        clock: wall,
+    }
 }
 
 fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> T) -> Ask<T> {

@@ -40,7 +40,7 @@ impl Steps {
                     change.key,
                     change.old.map(|pod| &**pod),
                     change.new.map(|pod| &**pod),
-                )
+                );
             });
         }
         steps

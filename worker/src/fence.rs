@@ -198,7 +198,7 @@ impl Fence {
         if trouble.ends() {
             tracing::info!(
                 namespace = self.namespace,
-                "the leases of managers can be looked at again"
+                "the leases of managers can be read again"
             );
         }
         let mut seen: BTreeMap<String, Lease> = BTreeMap::new();
@@ -214,8 +214,8 @@ impl Fence {
                     tracing::warn!(
                         origin,
                         namespace = self.namespace,
-                        "the lease of this manager is gone, and it has jobs here that are to be stopped without it: they are \
-                         stopped in {} s unless the manager makes it anew; check that the manager runs, reaches this cluster, \
+                        "the lease of this manager is missing, and its jobs of policy Fence here need one: they are stopped \
+                         in {} s unless the manager creates it again; check that the manager runs, reaches this cluster, \
                          and that its account may write Leases in the namespace",
                         terms.restart_grace().as_secs()
                     );
@@ -247,8 +247,8 @@ impl Fence {
         if trouble.is_news(why) {
             tracing::error!(
                 namespace = self.namespace,
-                "the leases of managers cannot be looked at: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
-                 are not started after two thirds of its length and are stopped at its end, also if that manager is well; it is tried \
+                "the leases of managers cannot be read: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
+                 are not started after two thirds of its length and are stopped at its end, even if that manager is well; it is tried \
                  again until it succeeds; if this is a refusal, let this process list Leases in the namespace \
                  (deploy/rights/roadstead-worker.yaml)"
             );
@@ -339,9 +339,9 @@ impl Fence {
             tracing::warn!(
                 origin,
                 namespace = self.namespace,
-                "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when this cluster is \
-                 lost it waits for it if it saw marks before, else runs them elsewhere after workerLostTimeout and warns that they \
-                 may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
+                "the lease of this manager cannot be marked, so the manager does not see that its jobs here are fenced: if this \
+                 cluster is lost, the manager waits for it if it saw marks before; else it starts the jobs elsewhere after \
+                 workerLostTimeout and warns that they may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
                  the namespace (deploy/rights/roadstead-worker.yaml)"
             );
         }
@@ -450,8 +450,8 @@ fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
     }
     let why = format!(
         "spec.leaseDurationSeconds of the Lease of this manager is {secs}, and this worker waits at most {most} s for a manager before it \
-         stops jobs of policy Fence; a running manager puts right what somebody else has written there; if it is the manager's, give \
-         multiKueue.workerLostTimeout at most {} s there",
+         stops jobs of policy Fence; if another client wrote that, a running manager corrects it; if the manager wrote it, set its \
+         multiKueue.workerLostTimeout to at most {} s",
         most + most / 2
     );
     if told.is_news(&why) {

@@ -10,4 +10,6 @@ mod metrics;
 mod provisioning;
 mod run;
 
+#[cfg(feature = "bugbank")]
+pub use run::assemble_with_bug;
 pub use run::{CONTROLLERS, NAME, assemble, run};

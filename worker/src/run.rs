@@ -11,7 +11,7 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
-use crate::appwrapper::{self, Wrappers};
+use crate::appwrapper::{self, Settings, Wrappers};
 use crate::fence::Fence;
 use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
@@ -52,6 +52,33 @@ pub async fn assemble(
     tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
+    let settings = Settings::of(parts.config.roadstead.app_wrapper.as_ref());
+    start(parts, settings, readiness, tasks, stop).await
+}
+
+/// The same with a bug planted, for those who test the tests.
+///
+/// *Errors*: as [`assemble`].
+#[cfg(feature = "bugbank")]
+pub async fn assemble_with_bug(
+    parts: Parts,
+    bug: Option<roadstead_core::dispatch::Bug>,
+    readiness: &Readiness,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let mut settings = Settings::of(parts.config.roadstead.app_wrapper.as_ref());
+    settings.bug = bug;
+    start(parts, settings, readiness, tasks, stop).await
+}
+
+async fn start(
+    parts: Parts,
+    settings: Settings,
+    readiness: &Readiness,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
     let parts = parts.with_steady_clock();
     let uptime = parts.uptime;
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
@@ -77,7 +104,6 @@ pub async fn assemble(
     }
     let mut metrics = Metrics::default();
     if wraps {
-        let settings = appwrapper::Settings::of(config.roadstead.app_wrapper.as_ref());
         if let Some((key, why)) = settings.problems().into_iter().next() {
             let key = format!("appwrapper.faultTolerance.{key}");
             return Err(process::Error::Settings { key, why });

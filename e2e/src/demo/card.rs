@@ -35,6 +35,9 @@ pub struct Card {
     /// The accident and its result; absent with `--calm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accident: Option<Accident>,
+    /// What came of the sick node; absent with `--calm`, and beside real API servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evacuation: Option<Evacuation>,
     /// Broken invariants of `spec/safety.md` section 1.
     pub violations: Vec<Violation>,
     /// From the start of the program until the card, builds included, seconds.
@@ -58,6 +61,24 @@ pub struct Accident {
     pub ended_unseen: bool,
     /// From healing until the manager showed the job's end, milliseconds.
     pub seen_after_ms: Option<u64>,
+}
+
+/// What happened when the node under an `AppWrapper` was marked `EVICT`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Evacuation {
+    /// The `AppWrapper`.
+    pub job: String,
+    /// How it moved, if it did.
+    pub moved: Option<Moved>,
+}
+
+/// From one node to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// The one that was marked.
+    pub from: String,
+    /// The one where it ran next.
+    pub to: String,
 }
 
 /// Two percentiles, milliseconds.
@@ -97,6 +118,7 @@ impl Card {
                 .accident
                 .as_ref()
                 .is_none_or(|accident| accident.ended_unseen)
+            && { self.evacuation.as_ref() }.is_none_or(|evacuation| evacuation.moved.is_some())
     }
 }
 
@@ -115,6 +137,7 @@ impl fmt::Display for Card {
             control_plane,
             clusters,
             accident,
+            evacuation,
             violations,
             seconds,
             setup_seconds,
@@ -149,6 +172,9 @@ impl fmt::Display for Card {
         if let Some(accident) = accident {
             writeln!(f, "accident         {accident}")?;
         }
+        if let Some(evacuation) = evacuation {
+            writeln!(f, "sick node        {evacuation}")?;
+        }
         for Violation { invariant, sentence } in violations {
             writeln!(f, "BROKEN {invariant:<9} {sentence}")?;
         }
@@ -157,6 +183,16 @@ impl fmt::Display for Card {
             f,
             "time             {seconds:.0} s, {setup_seconds:.0} s of it to set up"
         )
+    }
+}
+
+impl fmt::Display for Evacuation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, moved } = self;
+        match moved {
+            Some(Moved { from, to }) => write!(f, "{job} moved from {from}, which was marked EVICT, to {to}"),
+            None => write!(f, "{job} did not move"),
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Args;
 use super::accident::{Order, Script};
-use super::card::{Accident, Card, Percentiles};
+use super::card::{Accident, Card, Evacuation, Percentiles};
+use super::evacuation;
 use super::script::{self, EAST, MANAGER, Part, Planned, Shape, TENANTS, WEST};
 use super::view::{View, Voice};
 use crate::link::Cut;
@@ -104,9 +105,21 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     let deadline = Instant::now() + PATIENCE + PATIENCE_PER_JOB * u32::from(args.jobs);
     let mut submission = std::pin::pin!(submit(stage.client(MANAGER)?, &jobs));
     let mut submitted = None;
+    let evacuated = jobs
+        .iter()
+        .find(|job| job.part == Part::Evacuated)
+        .filter(|_| !args.calm);
+    let west = stage.client(WEST)?;
+    let mut evacuation = std::pin::pin!(async move {
+        match evacuated {
+            Some(job) => evacuation::play(west, job, voice).await.map(Some),
+            None => Ok(None),
+        }
+    });
+    let mut moved = None;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !(submitted.is_some() && run.is_over()) && Instant::now() < deadline {
+    while !(submitted.is_some() && moved.is_some() && run.is_over()) && Instant::now() < deadline {
         tokio::select! {
             biased;
             Some(step) = steps.recv() => {
@@ -114,25 +127,12 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
                 run.note(&step);
             }
             result = &mut submission, if submitted.is_none() => submitted = Some(result?),
+            result = &mut evacuation, if moved.is_none() => moved = Some(result?),
             _ = ticks.tick() => stage.check()?,
         }
-        match run
-            .accident
-            .as_mut()
-            .and_then(|accident| accident.due(Instant::now()))
-        {
-            Some(Order::Cut) => {
-                stage.link(WEST)?.cut(Cut::Refuse);
-                voice.line(&format!(
-                    "{:<22} the cable to {WEST} is cut; its jobs go on",
-                    "ACCIDENT"
-                ));
-            }
-            Some(Order::Mend) => {
-                stage.link(WEST)?.heal();
-                voice.line(&format!("{:<22} the cable to {WEST} is mended", "ACCIDENT"));
-            }
-            None => {}
+        let due = run.accident.as_mut();
+        if let Some(order) = due.and_then(|accident| accident.due(Instant::now())) {
+            obey(order, &stage, voice)?;
         }
     }
     stage.link(WEST)?.heal();
@@ -150,6 +150,10 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
             setup,
             manager_kb: memory.resident_kb,
             kind,
+            evacuation: evacuated.map(|job| Evacuation {
+                job: format!("{}/{}", job.namespace, job.name),
+                moved: moved.flatten(),
+            }),
         },
     );
     let mut out = std::io::stdout().lock();
@@ -167,6 +171,23 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         card,
         kubeconfigs,
     })
+}
+
+/// Cuts or mends the cable to west.
+fn obey(order: Order, stage: &Stage, voice: &Voice) -> anyhow::Result<()> {
+    let link = stage.link(WEST)?;
+    let what = match order {
+        Order::Cut => {
+            link.cut(Cut::Refuse);
+            "is cut; its jobs go on"
+        }
+        Order::Mend => {
+            link.heal();
+            "is mended"
+        }
+    };
+    voice.line(&format!("{:<22} the cable to {WEST} {what}", "ACCIDENT"));
+    Ok(())
 }
 
 /// Starts the observer of all clusters, and creates objects there that no controller owns.
@@ -258,12 +279,14 @@ struct Run {
 }
 
 /// Measurements besides the jobs.
+#[derive(Clone)]
 struct Measured {
     orphans: usize,
     seconds: Duration,
     setup: Duration,
     manager_kb: u64,
     kind: Kind,
+    evacuation: Option<Evacuation>,
 }
 
 impl Run {
@@ -317,7 +340,9 @@ impl Run {
     fn is_over(&self) -> bool {
         let settled = |(part, progress): &(Part, Progress)| match part {
             Part::NeverFits => progress.waiting.is_some(),
-            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident => progress.finished.is_some(),
+            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident | Part::Evacuated => {
+                progress.finished.is_some()
+            }
         };
         self.jobs.values().all(settled) && self.accident.as_ref().is_none_or(Script::is_over)
     }
@@ -329,13 +354,14 @@ impl Run {
         observer: &Observer,
         measured: &Measured,
     ) -> Card {
-        let &Measured {
+        let Measured {
             orphans,
             seconds,
             setup,
             manager_kb,
             kind,
-        } = measured;
+            evacuation,
+        } = measured.clone();
         let mut violations = observer.violations();
         let mut never_fit_reasons = Vec::new();
         let mut unfinished = Vec::new();
@@ -372,7 +398,7 @@ impl Run {
                         "{name} has room only in {home} and was started in {cluster}"
                     )));
                 }
-                (Part::OnlyIn(_) | Part::Runs | Part::LivesThroughAccident, _) => {}
+                (Part::OnlyIn(_) | Part::Runs | Part::LivesThroughAccident | Part::Evacuated, _) => {}
             }
             if job.part != Part::NeverFits && progress.finished != Some(Outcome::Succeeded) {
                 let reason = progress
@@ -400,6 +426,7 @@ impl Run {
             },
             clusters: [MANAGER, EAST, WEST].map(str::to_owned).into(),
             accident: self.accident.as_ref().map(|script| accident(script, jobs)),
+            evacuation,
             violations,
             seconds: rounded(seconds.as_secs_f64()),
             setup_seconds: rounded(setup.as_secs_f64()),

@@ -19,11 +19,13 @@ const MAIN: &str = "main";
 /// The queue whose jobs start only where nodes have room.
 const CHECKED: &str = "checked";
 const GPU: &str = "nvidia.com/gpu";
+/// How long an `AppWrapper` waits between two attempts.
+const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDuration";
 const HIGH: &str = "high";
 const LOW: &str = "low";
 
-/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident.
-pub(super) const NAMED_JOBS: usize = 3;
+/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick.
+pub(super) const NAMED_JOBS: usize = 4;
 
 /// The expected course of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) enum Part {
     OnlyIn(&'static str),
     /// It runs in west when the link is cut.
     LivesThroughAccident,
+    /// It runs in west when its node is marked, and moves.
+    Evacuated,
 }
 
 /// The kind of a job.
@@ -188,15 +192,16 @@ pub(super) fn clusters(kind: Kind) -> Spec {
     let frameworks: Vec<&str> = shapes.iter().map(|shape| shape.framework()).collect();
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"]}},
+        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"], "autopilot": {}}},
     });
     TENANTS.into_iter().fold(spec, Spec::with_namespace)
 }
 
 /// `count` jobs (at least [`NAMED_JOBS`]) in the order in which they are submitted, of the kinds that these clusters run.
 pub(super) fn jobs(count: usize, kind: Kind) -> Vec<Planned> {
-    let ordinary = count.saturating_sub(NAMED_JOBS);
     let shapes = Shape::shown(kind);
+    let evacuated = shapes.contains(&Shape::AppWrapper).then(evacuated);
+    let ordinary = { count.saturating_sub(NAMED_JOBS) }.saturating_add(usize::from(evacuated.is_none()));
     let shape = |index: usize| Shape::MIX[index % Shape::MIX.len()];
     let shown = |index: usize| Some(shape(index)).filter(|shape| shapes.contains(shape));
     let ordinary = (0..ordinary).map(|index| ordinary_job(index, shown(index).unwrap_or(Shape::Job)));
@@ -206,6 +211,9 @@ pub(super) fn jobs(count: usize, kind: Kind) -> Vec<Planned> {
         jobs.len().min(2),
         gpu_job("gpu-survivor", MAIN, 8.0, Part::LivesThroughAccident),
     );
+    if let Some(evacuated) = evacuated {
+        jobs.insert(jobs.len().min(3), evacuated);
+    }
     jobs.insert(
         jobs.len().min(5),
         gpu_job("gpu-real-node", CHECKED, 3.0, Part::OnlyIn(WEST)),
@@ -249,6 +257,27 @@ fn gpu_job(name: &str, queue: &'static str, seconds: f64, part: Part) -> Planned
         requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
         part,
     })
+}
+
+/// An `AppWrapper` around one Job.
+fn evacuated() -> Planned {
+    let mut wrapper = planned(Wanted {
+        shape: Shape::AppWrapper,
+        tenant: TENANTS[1],
+        name: "gpu-mover".to_owned(),
+        queue: MAIN,
+        priority: HIGH,
+        pods: 1,
+        seconds: 4.0,
+        requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
+        part: Part::Evacuated,
+    });
+    // Why so short: people watch.
+    wrapper.object["metadata"]["annotations"] = json!({RETRY_PAUSE: "1s"});
+    if let Some(components) = wrapper.object["spec"]["components"].as_array_mut() {
+        components.truncate(1);
+    }
+    wrapper
 }
 
 fn never_fitting() -> Planned {
@@ -330,12 +359,17 @@ mod tests {
 
     #[test]
     fn every_count_has_all_parts_and_distinct_names() {
-        for count in [NAMED_JOBS, 4, 24, 100] {
+        for count in [NAMED_JOBS, 5, 24, 100] {
             let jobs = jobs(count, Kind::Embedded);
             assert_eq!(jobs.len(), count);
             let names: BTreeSet<_> = jobs.iter().map(|job| (job.namespace, &job.name)).collect();
             assert_eq!(names.len(), count);
-            for part in [Part::NeverFits, Part::OnlyIn(WEST), Part::LivesThroughAccident] {
+            for part in [
+                Part::NeverFits,
+                Part::OnlyIn(WEST),
+                Part::LivesThroughAccident,
+                Part::Evacuated,
+            ] {
                 assert_eq!(jobs.iter().filter(|job| job.part == part).count(), 1);
             }
         }

@@ -37,7 +37,7 @@ pub(super) struct Quota {
 /// The check of a worker before a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// Nothing.
+    /// The worker has no check.
     None,
     /// An autoscaler must have capacity.
     Capacity,

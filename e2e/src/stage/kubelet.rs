@@ -34,11 +34,11 @@ use crate::{ControlPlane, Progress};
 pub const BY_NAME: &str = "--kubelet-preferred-address-types=Hostname";
 /// Name of the node.
 const NODE: &str = "localhost";
-/// Where pods have their addresses: documentation of RFC 5737, so no network of the machine is hidden.
+/// The network of the pods. A documentation network of RFC 5737, so it hides no network of the machine.
 const PODS: &str = "198.51.100.0/24";
-/// Image of the container that holds a pod's network open; an archive that [`Kubelet::start`] is given holds it.
+/// Image of the container that keeps a pod's network open. One of the archives for [`Kubelet::start`] must contain it.
 pub const PAUSE: &str = "roadstead.test/pause:1";
-/// Stops what still runs in containers and takes their mounts away. Arguments: the socket of containerd, the directory.
+/// Stops the remaining containers and removes their mounts. Arguments: the socket of containerd, the directory.
 const CLEAR: &str = r#"
 for task in $(timeout 20 ctr -a "$1" -n k8s.io tasks ls -q); do timeout 20 ctr -a "$1" -n k8s.io tasks rm -f "$task"; done
 sleep 1
@@ -49,14 +49,14 @@ cut -d' ' -f2 /proc/mounts | grep -F "$2" | sort -r | xargs -r umount -l
 /// A node with real pods. It ends with this value, and so do its containers.
 #[derive(Debug)]
 pub struct Kubelet {
-    kubelet: Guarded,
+    process: Guarded,
     containerd: Guarded,
     _service: Service,
-    // Invariant: after the processes that use it.
+    // Invariant: declared after the processes that use it.
     dir: TempDir,
 }
 
-/// The address of the Service `kubernetes`, led to the API server.
+/// The address of the Service `kubernetes`, forwarded to the API server.
 #[derive(Debug)]
 struct Service {
     address: Ipv4Addr,
@@ -75,7 +75,7 @@ impl Service {
             while let Ok((mut client, _)) = listener.accept().await {
                 tokio::spawn(async move {
                     if let Ok(mut server) = TcpStream::connect(server).await {
-                        // Why ignored: a connection that breaks is the client's to notice.
+                        // Why ignored: the client notices a broken connection itself.
                         let _ = copy_bidirectional(&mut client, &mut server).await;
                     }
                 });
@@ -88,7 +88,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.forwards.abort();
-        // Why ignored: an address that is gone already needs no removal.
+        // Why ignored: it fails only if the address is gone already.
         let _ = ip("del", self.address);
     }
 }
@@ -124,7 +124,7 @@ impl Kubelet {
             .map_err(system("building the kubelet"))?;
         let program = found.path(Program::Kubelet).map(Path::to_owned);
         let program = program
-            .ok_or(io::ErrorKind::NotFound.into())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
             .map_err(system("finding the kubelet"))?;
 
         let client = client_of(plane)?;
@@ -146,7 +146,7 @@ impl Kubelet {
             .tempdir()
             .map_err(system("creating a directory for the node"))?;
         let at = dir.path();
-        // Why: containers of other users look into their volumes.
+        // Why: containers that run as other users read their volumes there.
         fs::set_permissions(at, fs::Permissions::from_mode(0o755))
             .map_err(system("opening the directory of the node"))?;
         let socket = at.join("containerd.sock");
@@ -172,7 +172,7 @@ impl Kubelet {
             .map_err(Error::Plane)?;
         let kubelet = kubelet(program, at, &socket)?;
         let started = Self {
-            kubelet,
+            process: kubelet,
             containerd,
             _service: service,
             dir,
@@ -195,7 +195,7 @@ impl Kubelet {
             if Instant::now() > until {
                 let said = conditions.iter().filter_map(|each| each.message.clone());
                 let said = said.collect::<Vec<_>>().join("; ");
-                return Err(late("the node", format!("{said}\n{}", self.kubelet.log_tail())));
+                return Err(late("the node", format!("{said}\n{}", self.process.log_tail())));
             }
             sleep(POLL).await;
         }
@@ -204,9 +204,9 @@ impl Kubelet {
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        self.kubelet.stop();
+        self.process.stop();
         let socket = self.dir.path().join("containerd.sock");
-        // Why ignored: what cannot be cleared is named by the directory that stays.
+        // Why ignored: after a failure the directory stays, and shows what is left.
         let _ = { Command::new("sh") }
             .args(["-c", CLEAR, "sh"])
             .args([&socket, self.dir.path()])

@@ -61,7 +61,7 @@ async fn ask(client: &Client, name: &str, count: i32, gpus: &str) {
     eventually(|| async { requests.create(&PostParams::default(), &request).await.ok() }).await;
 }
 
-/// Waits for a condition with this status; gives its reason and message.
+/// Waits for a condition with this status. Returns its reason and message.
 async fn answer(client: &Client, name: &str, type_: &str, status: &str) -> (String, String) {
     let requests: Api<ProvisioningRequest> = Api::namespaced(client.clone(), NAMESPACE);
     eventually(|| async {

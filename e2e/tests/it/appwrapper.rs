@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use crate::shared::{chain, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(5);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 const GPU: &str = "nvidia.com/gpu";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";

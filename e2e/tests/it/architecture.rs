@@ -123,9 +123,9 @@ const PREFIX: &str = "roadstead-";
 const THIS_FILE: &str = "e2e/tests/it/architecture.rs";
 
 #[derive(Deserialize)]
-struct Metadata {
+pub(super) struct Metadata {
     packages: Vec<Package>,
-    workspace_root: PathBuf,
+    pub(super) workspace_root: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -158,7 +158,7 @@ impl Package {
     }
 }
 
-fn metadata() -> Metadata {
+pub(super) fn metadata() -> Metadata {
     let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -174,7 +174,7 @@ fn metadata() -> Metadata {
 }
 
 /// All Rust files of the workspace by their path below its root.
-fn sources(root: &Path) -> BTreeMap<String, String> {
+pub(super) fn sources(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -202,7 +202,7 @@ fn begins_a_path(text: &str, path: &str) -> bool {
 }
 
 /// Fails with all complaints at once.
-fn none(complaints: &[String]) {
+pub(super) fn none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 

@@ -24,6 +24,7 @@ mod kubeconfigs;
 mod leader;
 mod leaving;
 mod limits;
+mod look;
 mod loss;
 mod main_path;
 mod meddling;

@@ -16,7 +16,7 @@ use crate::shared::{chain, eventually, within};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
 fn api(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {

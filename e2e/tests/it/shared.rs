@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// For what a test does; starting planes comes on top.
+/// Limit of a test, without the start of planes.
 const TEST_DEADLINE: Duration = Duration::from_mins(1);
-/// For starting planes, a first build included.
+/// Limit of the start of planes, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// For one thing that is waited for: more than anything may take, less than a test may take.
 const PATIENCE: Duration = Duration::from_secs(150);

@@ -40,7 +40,7 @@ pub enum Error {
     /// The worker's API server did not hand out a token.
     #[error("asking for a token for service account {account} failed: {why}")]
     Request {
-        /// `namespace/name`.
+        /// The account, as `namespace/name`.
         account: String,
         /// The error of the API server or of the transport.
         why: String,
@@ -48,7 +48,7 @@ pub enum Error {
     /// The API server answered without a token or without an expiry time.
     #[error("the answer to the token request for service account {account} holds no bounded token")]
     Unbounded {
-        /// `namespace/name`.
+        /// The account, as `namespace/name`.
         account: String,
     },
     /// The credential could not be tested.

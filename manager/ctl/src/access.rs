@@ -38,7 +38,7 @@ pub async fn manager(args: &Manager) -> Result<Client, Failure> {
         Ok(Some(_)) => Ok(client),
         Ok(None) => Err(Failure::new(
             format!("the management cluster has no namespace {}", args.namespace),
-            "Secrets with credentials belong into the namespace of the manager",
+            "Secrets with credentials belong in the namespace of the manager",
             "name it with --namespace, or install the manager first",
         )
         .code(Code::NotFound)),
@@ -59,7 +59,7 @@ pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, 
         Failure::new(
             format!("the kubeconfig {} cannot be used", kubeconfig.display()),
             why,
-            "check that the file is there and names a current context",
+            "check that the file exists and names a current context",
         )
     };
     let config = connect::command_config(chosen)

@@ -1,12 +1,17 @@
 //! The command line.
 
+pub mod look;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use roadstead_kinds::{Ability, Built, Kind, TABLE, rows};
 use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
+
+use crate::completion;
 
 /// One queue in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -35,12 +40,24 @@ pub enum Area {
     },
     /// Explain why a job does not run, or show where it runs: one reason, each worker cluster's answer, the next step.
     Explain(Explain),
+    /// List jobs, queues or worker clusters of the whole federation, as kubectl get does.
+    Get(look::Get),
+    /// Say all that is known of a job: what explain says, its pods, admission, conditions and events.
+    Describe(Explain),
+    /// Show what has happened to jobs, in order of time.
+    Events(look::Events),
+    /// Show quota and jobs per queue, or jobs per worker cluster.
+    Top(look::Top),
     /// Namespaces and LocalQueues that a worker cluster lacks for the queues of the manager.
     Sync {
         /// The verb.
         #[command(subcommand)]
         verb: SyncVerb,
     },
+    /// Print what a shell reads at its start to complete commands and names on Tab.
+    Completion(look::Completion),
+    /// Write manual pages, for packages.
+    Man(look::Man),
     /// Configuration files of the manager and the workers.
     Config {
         /// The verb.
@@ -166,9 +183,10 @@ pub enum DoctorFormat {
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// Name of a job or of a Workload; KIND/NAME where one name means several
+    #[arg(add = ArgValueCandidates::new(completion::names))]
     pub name: String,
     /// Its namespace [default: that of the kubeconfig's context]
-    #[arg(short, long)]
+    #[arg(short, long, add = ArgValueCandidates::new(completion::namespaces))]
     pub namespace: Option<String>,
     /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
@@ -194,6 +212,7 @@ pub enum SyncVerb {
 #[derive(Clone, Debug, Args)]
 pub struct Sync {
     /// Name of the worker cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub cluster: String,
     /// Kubeconfig of an administrator of the worker cluster (it is never stored)
     #[arg(long, value_name = "FILE")]
@@ -262,6 +281,7 @@ pub enum ClusterVerb {
 #[derive(Clone, Debug, Args)]
 pub struct GiveUp {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -278,6 +298,7 @@ pub struct GiveUp {
 #[derive(Clone, Debug, Args)]
 pub struct Cordon {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -291,6 +312,7 @@ pub struct Cordon {
 #[derive(Clone, Debug, Args)]
 pub struct Drain {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -318,7 +340,7 @@ pub enum Format {
     Table,
     /// One JSON value.
     Json,
-    /// YAML.
+    /// YAML documents.
     Yaml,
     /// Only kind and name.
     Name,
@@ -417,6 +439,7 @@ pub struct List {
 #[derive(Clone, Debug, Args)]
 pub struct Leave {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Kubeconfig of an administrator of the worker cluster; without it the account there is not removed
     #[arg(long, value_name = "FILE")]

@@ -43,7 +43,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// The Secret that a cluster uses, if any.
-fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
+pub(crate) fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
     match &cluster.spec.cluster_source.kube_config {
         Some(KubeConfig {
             location,
@@ -70,7 +70,7 @@ pub(crate) async fn registered(
     })
 }
 
-fn active(cluster: &MultiKueueCluster) -> Option<&Condition> {
+pub(crate) fn active(cluster: &MultiKueueCluster) -> Option<&Condition> {
     cluster
         .status
         .as_ref()?

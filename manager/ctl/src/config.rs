@@ -82,7 +82,7 @@ fn refused(args: &Check, file: &str, error: &Error) -> Result<Failure, Failure> 
             let rows: Vec<Row> = problems.iter().map(Row::of).collect();
             (
                 lines.join("\n        "),
-                "mend these keys, then check again",
+                "correct these keys, then check again",
                 rows,
             )
         }

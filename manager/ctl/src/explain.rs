@@ -6,24 +6,25 @@
 mod line;
 pub mod view;
 
+use std::fmt::Debug;
+
 use jiff::Timestamp;
-use kube::api::ListParams;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::{Kind, Kinds, TABLE};
 use roadstead_kubeio::connect::{self, Chosen};
+use serde::de::DeserializeOwned;
 
-use self::view::{PENDING_EVALUATION, render, view};
+use self::view::{PENDING_EVALUATION, View, render, view};
 use crate::access::USER_AGENT;
 use crate::args::Explain;
 use crate::failure::{Code, Failure};
+use crate::objects;
 use crate::output;
-
-/// Workloads read per page.
-const PAGE: u32 = 500;
 
 /// Prints the answer for every Workload that matches.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
@@ -40,24 +41,11 @@ pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     })?;
     let namespace = args.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let found = find(&client, &namespace, &args.name).await?;
-    if found.is_empty() {
-        return Err(missing(&client, TABLE, &namespace, &args.name).await);
-    }
-    let mut views = Vec::new();
-    for workload in &found {
-        let mut view = view(workload, now);
-        // Why only then: any other reason is more precise.
-        if view.reason == PENDING_EVALUATION
-            && let Some(line) = line::read(&client, workload).await
-        {
-            view.stands_in(&line);
-        }
-        views.push(view);
-    }
-    let names: Vec<String> = found
+    let answers = answers(&client, &namespace, &args.name, now).await?;
+    let views: Vec<&View> = answers.iter().map(|answer| &answer.view).collect();
+    let names: Vec<String> = answers
         .iter()
-        .map(|workload| format!("workload.kueue.x-k8s.io/{}", workload.name_any()))
+        .map(|answer| format!("workload.kueue.x-k8s.io/{}", answer.workload.name_any()))
         .collect();
     output::result(args.output, &views, &names.join("\n"), || {
         let texts: Vec<String> = views.iter().map(|view| render(view, now)).collect();
@@ -65,34 +53,74 @@ pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     })
 }
 
+/// A Workload, and what is said of it.
+pub struct Answer {
+    /// The object.
+    pub workload: Workload,
+    /// What is said of it.
+    pub view: View,
+}
+
+/// The answers for every Workload that is meant.
+pub(crate) async fn answers(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    now: Timestamp,
+) -> Result<Vec<Answer>, Failure> {
+    let found: Vec<Workload> = find(&Api::namespaced(client.clone(), namespace), name).await?;
+    if found.is_empty() {
+        return Err(missing(client, TABLE, namespace, name).await);
+    }
+    let mut answers = Vec::new();
+    for workload in found {
+        let mut view = view(&workload, now);
+        // Why only then: any other reason says more.
+        if view.reason == PENDING_EVALUATION
+            && let Some(line) = line::read(client, &workload).await
+        {
+            view.stands_in(&line);
+        }
+        answers.push(Answer { workload, view });
+    }
+    Ok(answers)
+}
+
 /// The Workload of that name, else those of the job of that name.
-async fn find(client: &Client, namespace: &str, name: &str) -> Result<Vec<Workload>, Failure> {
-    let api = Api::<Workload>::namespaced(client.clone(), namespace);
-    let (kind, name) = name.split_once('/').unwrap_or(("", name));
-    let is_workload = matches!(kind, "workload" | "workloads" | "wl");
-    let failed = |error: &kube::Error| Failure::request("reading the Workloads failed", error);
-    if is_workload || kind.is_empty() {
-        let named = api.get_opt(name).await.map_err(|error| failed(&error))?;
-        if named.is_some() || is_workload {
+pub(crate) async fn find<K>(api: &Api<K>, name: &str) -> Result<Vec<K>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let failed = |error: kube::Error| Failure::request("reading the Workloads failed", &error);
+    let (kind, of_kind) = split(name);
+    if is_workload(kind) || kind.is_empty() {
+        let named = api.get_opt(of_kind).await.map_err(failed)?;
+        if named.is_some() || is_workload(kind) {
             return Ok(named.into_iter().collect());
         }
     }
-    let mut found = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = api.list(&page).await.map_err(|error| failed(&error))?;
-        let of_job = list.items.into_iter().filter(|workload| {
-            workload
-                .owner_references()
-                .iter()
-                .any(|owner| owner.name == name && (kind.is_empty() || is_called(TABLE, &owner.kind, kind)))
-        });
-        found.extend(of_job);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    objects::all(api, None, |workload| means(workload, name))
+        .await
+        .map_err(failed)
+}
+
+/// Whether NAME or KIND/NAME means this Workload, by its own name or by that of its job.
+pub(crate) fn means(workload: &impl Resource, name: &str) -> bool {
+    let (kind, name) = split(name);
+    let by_itself = (kind.is_empty() || is_workload(kind)) && workload.name_any() == name;
+    let owned = |owner: &OwnerReference| {
+        owner.name == name && (kind.is_empty() || is_called(TABLE, &owner.kind, kind))
+    };
+    by_itself || workload.owner_references().iter().any(owned)
+}
+
+/// The word for the kind, empty when there is none, and the name.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or(("", name))
+}
+
+fn is_workload(kind: &str) -> bool {
+    matches!(kind, "workload" | "workloads" | "wl")
 }
 
 /// Whether a word names this kind: its name, or the plural that kubectl knows.
@@ -103,7 +131,7 @@ fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
 
 /// The job of that name among the matching kinds, and its kind.
 async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
-    let (word, name) = name.split_once('/').unwrap_or(("", name));
+    let (word, name) = split(name);
     for row in kinds
         .built()
         .filter(|row| word.is_empty() || is_called(kinds, row.kind, word))
@@ -119,23 +147,24 @@ async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Opti
     None
 }
 
-async fn missing(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Failure {
+/// Why nothing is known of that name.
+pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Failure {
     let job = job(client, kinds, namespace, name).await;
     let name = name.rsplit('/').next().unwrap_or(name);
     let (why, next) = match job {
         Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
-            format!("{kind} {name} is there, but names no queue, so it is not managed"),
+            format!("{kind} {name} exists, but names no queue, so it is not managed"),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),
         Some((kind, _)) => (
-            format!("{kind} {name} is there, but has no Workload yet"),
-            "look in a few seconds again; if that does not help, see that the manager runs".to_owned(),
+            format!("{kind} {name} exists, but has no Workload yet"),
+            "look again in a few seconds; if that does not help, check that the manager runs".to_owned(),
         ),
         None => (
             format!(
-                "there is no Workload of that name in namespace {namespace}, and none of a job of that name"
+                "there is no Workload of that name in namespace {namespace}, and none for a job of that name"
             ),
-            "name the namespace with -n, or look with: kubectl get workloads -A".to_owned(),
+            "name the namespace with -n, or look with: roadstead get jobs -A".to_owned(),
         ),
     };
     Failure::new(format!("nothing is known of {name}"), why, next).code(Code::NotFound)
@@ -180,7 +209,7 @@ mod tests {
         for name in ["thomas", "train/thomas", "trains/thomas", "Train/thomas"] {
             assert_eq!(
                 why(name).await,
-                "train thomas is there, but names no queue, so it is not managed"
+                "train thomas exists, but names no queue, so it is not managed"
             );
         }
         for name in ["job/thomas", "trainses/thomas", "percy"] {

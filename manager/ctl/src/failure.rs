@@ -39,7 +39,7 @@ pub struct Failure {
     pub code: Code,
     /// What failed.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// The next command, or what to change.
     pub next: String,
@@ -87,7 +87,7 @@ impl Failure {
             Some(403) => "use a kubeconfig with the rights named above",
             Some(404) => NO_KINDS,
             Some(429 | 500..) => "wait until the API server is well, then run the same command again",
-            Some(_) => "mend what the API server names, then run the same command again",
+            Some(_) => "correct what the API server names, then run the same command again",
             None => "check the address and the network, then run the same command again",
         };
         Self::new(what, write::describe(error), next)
@@ -100,11 +100,11 @@ pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
     let (why, next) = match written {
         Written::Done(object) => return Ok(object),
         Written::Gone => ("it is gone, or its kind is not installed".to_owned(), NO_KINDS),
-        Written::Conflict => ("someone else changed it at the same moment".to_owned(), again),
+        Written::Conflict => ("another client changed it at the same moment".to_owned(), again),
         Written::AlreadyExists => ("it exists already".to_owned(), again),
         Written::Refused(why) => (
             why,
-            "mend what the API server names, then run the same command again",
+            "correct what the API server names, then run the same command again",
         ),
         Written::Unclear(why) => (why, again),
     };
@@ -137,7 +137,7 @@ mod tests {
             (401, "log in again"),
             (403, "rights named above"),
             (404, "custom resources of kueue.x-k8s.io"),
-            (422, "mend what the API server names"),
+            (422, "correct what the API server names"),
             (429, "wait until"),
             (503, "wait until"),
         ] {
@@ -147,7 +147,7 @@ mod tests {
         let status = Status::failure(words, "Forbidden").with_code(403);
         let failure = Failure::request("a", &kube::Error::Api(status.boxed()));
         assert!(
-            failure.next.contains("mend what the API server names"),
+            failure.next.contains("correct what the API server names"),
             "{failure}"
         );
     }

@@ -132,7 +132,7 @@ fn wanted(args: &Install) -> Result<Vec<Value>, Failure> {
         Failure::new(
             "the values contradict each other",
             refusal.to_string(),
-            "mend the file that --values names",
+            "correct the file that --values names",
         )
         .code(Code::Usage)
     })?;

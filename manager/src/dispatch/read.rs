@@ -10,8 +10,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
-    self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
+    self, Answer, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed,
+    Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -48,6 +48,7 @@ pub(super) struct Scene {
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
+    tries: Tries,
     policy: Policy,
     /// The kind and the objects of the local job, to create its copies from.
     pub(super) local_job: Option<(&'static dyn JobKind, CachedJob)>,
@@ -74,6 +75,7 @@ impl Scene {
             epoch: self.epoch,
             highest: self.highest,
             kind: self.kind,
+            elsewhere: &self.tries,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -98,8 +100,17 @@ impl Scene {
     /// What must be written before the status of the plan.
     pub(super) fn new_epoch(&self, plan: &Plan) -> Vec<(&'static str, String)> {
         let changed = plan.epoch != self.epoch;
-        let note = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
-        changed.then_some(note).into_iter().collect()
+        let number = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
+        let failed_on = plan.failed_on.as_ref().map(|cluster| {
+            let all = self
+                .tries
+                .failed_on
+                .iter()
+                .chain([cluster])
+                .map(ClusterName::as_str);
+            (annotations::FAILED_ON, all.collect::<Vec<_>>().join(","))
+        });
+        changed.then_some(number).into_iter().chain(failed_on).collect()
     }
 
     /// What is known of the job when there is no copy to look at.
@@ -184,9 +195,9 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
-    let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let is_held = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let candidates = match &local_job {
-        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
+        Some((_, job)) if !is_held => together::narrowed(d, (key, job), clusters.clone()),
         Some(_) | None => clusters.clone(),
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
@@ -249,10 +260,26 @@ pub(super) fn scene(
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
         }),
+        tries: tries(stored, local_job.as_ref()),
         policy: Policy { dispatcher, ..policy },
         job_key: job_ref.map(|owner| owner.key),
         local_job,
         workload,
+    }
+}
+
+/// Whether the job is tried elsewhere when it fails on a cluster. Why no group of pods: what a pod shows of its end stays.
+fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, CachedJob)>) -> Tries {
+    let asked = job.filter(|(kind, _)| kind.kind().members != roadstead_kinds::Members::Group);
+    let asked = asked.and_then(|(_, job)| job.first().annotations().get(annotations::RETRY_ELSEWHERE));
+    let failed_on = stored.and_then(|workload| workload.annotations().get(annotations::FAILED_ON));
+    let names = failed_on.into_iter().flat_map(|names| names.split(','));
+    Tries {
+        limit: asked.and_then(|limit| limit.parse().ok()).unwrap_or(0),
+        failed_on: names
+            .filter(|name| !name.is_empty())
+            .map(ClusterName::from)
+            .collect(),
     }
 }
 

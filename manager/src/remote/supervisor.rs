@@ -371,6 +371,27 @@ fn watch_queues(
     });
 }
 
+/// Follows what steps of Argo Workflows report on the worker, if this manager brings that home.
+fn watch_results(
+    fleet: &Arc<Fleet>,
+    remote: &Arc<Remote>,
+    client: &Client,
+    (watching, tasks): (&CancellationToken, &mut JoinSet<()>),
+) {
+    let Some(results) = &remote.results else { return };
+    let (kind, labels) = (results::kind(), Some(results::WORKFLOW_LABEL.to_owned()));
+    let api = Api::all_with(client.clone(), &kind);
+    let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
+    let here = tracing::warn_span!("worker", cluster = %remote.name);
+    tasks.spawn(run.instrument(here));
+    let health = results.health();
+    tasks.spawn(kinds::tell_results(
+        fleet.clone(),
+        remote.name.as_str().to_owned(),
+        health,
+    ));
+}
+
 /// Opens everything, stays until the connection is lost or the credentials may have changed.
 async fn serve(
     fleet: &Arc<Fleet>,
@@ -406,17 +427,7 @@ async fn serve(
         let run = { jobs.objects.clone() }.run_where_served(api, ours.clone(), kind, stop);
         tasks.spawn(run.instrument(here.clone()));
     }
-    if let Some(results) = &remote.results {
-        let (kind, labels) = (results::kind(), Some(results::WORKFLOW_LABEL.to_owned()));
-        let api = Api::all_with(client.clone(), &kind);
-        let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
-        tasks.spawn(run.instrument(here.clone()));
-        tasks.spawn(kinds::tell_results(
-            fleet.clone(),
-            name.to_owned(),
-            results.health(),
-        ));
-    }
+    watch_results(fleet, remote, &client, (&watching, &mut tasks));
     watch_queues(fleet, remote, &client, (&watching, &mut tasks));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });

@@ -203,6 +203,7 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
         annotations::WORKER_LOST_POLICY,
         annotations::LEASE_SECONDS,
         annotations::EXPLANATION,
+        annotations::FAILED_ON,
     ] {
         notes.remove(ours);
     }

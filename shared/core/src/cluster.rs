@@ -72,7 +72,7 @@ impl Reason {
     }
 }
 
-/// What to do when somebody asks for a connection.
+/// What to do when a connection is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Nothing: it stands.

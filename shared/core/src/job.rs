@@ -48,12 +48,12 @@ pub struct JobObserved<'a> {
     pub workloads: &'a [OwnedWorkload],
 }
 
-/// Whether a job exists.
+/// Whether a job or a Workload exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The job exists and is not being deleted.
+    /// It exists and is not being deleted.
     Live,
-    /// The job is deleted or is being deleted.
+    /// It is deleted or is being deleted.
     Going,
 }
 
@@ -132,7 +132,7 @@ pub struct OwnedWorkload {
     pub presence: Presence,
     /// The clusters in which its job may run.
     pub site: Site,
-    /// `spec.queueName`.
+    /// Its `spec.queueName`.
     pub queue: String,
     /// Other changes of the job since the Workload was created.
     pub drift: Drift,
@@ -267,7 +267,7 @@ pub enum Action {
     Start(Key),
     /// Suspend the job, and restore its templates from a Workload.
     Stop {
-        /// Why.
+        /// Why it is stopped.
         reason: StopReason,
         /// The Workload to restore from; `None` leaves the templates alone.
         restore: Option<Key>,

@@ -197,7 +197,7 @@ pub(crate) async fn learn(
             known => return known,
         }
     }
-    let why = "its owners changed each time they were looked at".to_owned();
+    let why = "its owners changed each time they were read".to_owned();
     Err(Stop::Unread(Missing::Unreadable(why)))
 }
 

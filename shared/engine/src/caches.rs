@@ -60,21 +60,21 @@ where
 /// All caches of the local cluster.
 #[derive(Clone)]
 pub struct Caches {
-    /// ClusterQueues.
+    /// All ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
     /// ClusterQueues as decisions see them.
     pub queues: Arc<QueueIndex>,
-    /// Cohorts.
+    /// All Cohorts.
     pub cohorts: Arc<Cache<Cohort>>,
-    /// LocalQueues.
+    /// All LocalQueues.
     pub local_queues: Arc<Cache<LocalQueue>>,
-    /// ResourceFlavors.
+    /// All ResourceFlavors.
     pub flavors: Arc<Cache<ResourceFlavor>>,
-    /// AdmissionChecks.
+    /// All AdmissionChecks.
     pub checks: Arc<Cache<AdmissionCheck>>,
-    /// Topologies.
+    /// All Topologies.
     pub topologies: Arc<Cache<Topology>>,
-    /// Workloads.
+    /// All Workloads.
     pub workloads: Arc<Cache<Workload>>,
     /// Workloads whose stored state may differ from the cached one.
     pub(crate) unsure: Arc<Unsure>,
@@ -84,11 +84,11 @@ pub struct Caches {
     pub owners: Arc<OwnerIndex>,
     /// Jobs by the Workload that they want to adopt.
     pub prebuilt: Arc<PrebuiltIndex>,
-    /// WorkloadPriorityClasses.
+    /// All WorkloadPriorityClasses.
     pub workload_classes: Arc<Cache<WorkloadPriorityClass>>,
-    /// PriorityClasses.
+    /// All PriorityClasses.
     pub pod_classes: Arc<Cache<PriorityClass>>,
-    /// Namespaces.
+    /// All namespaces.
     pub namespaces: Arc<Cache<Namespace>>,
     /// Limit ranges.
     pub limit_ranges: Arc<Cache<LimitRange>>,

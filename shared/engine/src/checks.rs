@@ -179,7 +179,7 @@ pub struct Elsewhere {
 /// What is known of a job that runs elsewhere when there is no copy to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Unknown,
     /// Nothing yet, because the facts are being read again: ask again soon.

@@ -73,7 +73,7 @@ pub fn compare(time: &ServerTime) {
     if off.abs() > WRONG {
         tracing::warn!(
             "the clock of this machine is off by {} s from that of the API server, which is used for all but the dates of log lines; \
-             set the one of them right that is wrong",
+             correct the wrong one",
             off.as_secs()
         );
     }

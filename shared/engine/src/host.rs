@@ -305,7 +305,7 @@ mod tests {
         let (text, _) = ends(|| ()).await;
         assert_eq!(
             text,
-            format!("dispatch ended although nobody asked it to stop; {remedy}")
+            format!("dispatch ended without being asked to stop; {remedy}")
         );
         let (text, source) = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
         assert_eq!(text, format!("dispatch panicked; {remedy}"));

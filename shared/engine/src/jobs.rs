@@ -267,8 +267,8 @@ impl Jobs {
         ancestors::learn(&self.client, &self.caches, object).await
     }
 
-    /// Deletes an object made by a job's controller that would never be let go; the controller makes it anew. `None` when it is
-    /// not such an object.
+    /// Deletes a held child of a job that would never be started; the job's controller creates it again. `None` when it is not
+    /// such a child.
     async fn replace(&self, jobs: &KindCache, at: &JobRef, object: &DynamicObject) -> Option<Outcome> {
         let (parents, parent) = ancestors::parent(&self.caches, object)?;
         let (child, outlives) = (member(object), JobKind::outlives);
@@ -316,7 +316,7 @@ impl Jobs {
         // Why read again: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
-        // Why not while a gate holds the job: nothing here overwrites the status.
+        // Why not for a kind that is held by gates: nothing here would ever reset the shown status.
         let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {

@@ -409,7 +409,7 @@ async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
         if tokio::time::timeout(KINDS_MAX, settled).await.is_err() {
             tracing::warn!(
                 kinds = unlisted::names(&kinds).join(", "),
-                "these kinds of jobs cannot be listed, so nothing is decided about their jobs until they can be; all others go on"
+                "these kinds of jobs cannot be listed, so nothing is decided about these jobs until they can be; all other kinds go on"
             );
         }
     };
@@ -458,8 +458,8 @@ pub async fn tell_unread(kind: String, health: Follower<Health>, stop: Cancellat
     let telling = trouble::tell_unread(health, |why| match why {
         Some(why) => tracing::error!(
             kind,
-            "they cannot be listed or watched in this process's own cluster, so what depends on them stands still, or is decided \
-             from what was known: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
+            "they cannot be listed or watched in this process's own cluster, so decisions about them wait or use the last known \
+             state: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
              kind is not served, apply deploy/crds"
         ),
         None => tracing::info!(kind, "they can be listed and watched again"),

@@ -186,7 +186,7 @@ impl Writer {
                             if troubles.is_news(changed.clone(), &why) {
                                 tracing::warn!(
                                     queue = described(&changed),
-                                    "its status cannot be written, so what that shows is old: {why}; it \
+                                    "its status cannot be written, so it shows an old state: {why}; it \
                                      is tried again until it succeeds; if this is a refusal, apply deploy/rights"
                                 );
                             }

@@ -199,7 +199,7 @@ impl Answerer {
                 Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
             Err(Missing::Answer) => {
-                let message = "the queues are not ready to be looked at; try again in a moment";
+                let message = "the queues cannot be read yet; try again in a moment";
                 Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }

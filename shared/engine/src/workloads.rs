@@ -261,7 +261,7 @@ impl Workloads {
             // Why not listed again from here: the watch's task does that, and a list here would hold up every Workload.
             Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
                 return Err(Outcome::Failed(
-                    "it is stored as it was before it was last read, as after a restore of this cluster's etcd from a backup; \
+                    "the API server stores an older version than it has shown, as after a restore of its etcd from a backup; \
                      nothing is done for it until everything is listed again"
                         .to_owned(),
                 ));
@@ -274,7 +274,7 @@ impl Workloads {
             Err(error) => {
                 let why = write::describe(&error);
                 return Err(Outcome::Failed(format!(
-                    "what became of an earlier write is not known, and reading what is stored now failed: {why}"
+                    "the result of an earlier write is not known, and reading the Workload again failed: {why}"
                 )));
             }
         }

@@ -23,11 +23,11 @@ pub struct PodSetInfo {
     pub name: String,
     /// The number of admitted pods.
     pub count: u32,
-    /// Labels.
+    /// Labels to add.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// Annotations to add.
     pub annotations: BTreeMap<String, String>,
-    /// Node selector.
+    /// Node selector entries to add.
     pub node_selector: BTreeMap<String, String>,
     /// Tolerations, as in a pod spec.
     pub tolerations: Vec<Value>,

@@ -177,6 +177,7 @@ fn common_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) ->
     );
     problems.extend(prebuilt_problems(kind, job, gates));
     problems.extend(max_time_problems(job));
+    problems.extend(retry_problems(job));
     if is_elastic(job, gates) && !kind.kind().can(Ability::Elastic) {
         let text = format!("elastic job is not supported for \"{}\"", kind.kind());
         problems.push(Problem::forbidden(
@@ -201,6 +202,18 @@ fn max_time_problems(job: Member<'_>) -> Option<Problem> {
         Ok(_) => return None,
     };
     Some(Problem::invalid(field, why).of(text))
+}
+
+/// Most tries on other workers.
+const RETRY_ELSEWHERE_MAX: u32 = 100;
+
+fn retry_problems(job: Member<'_>) -> Option<Problem> {
+    let text = annotation(job.meta, annotations::RETRY_ELSEWHERE)?;
+    let is_fine = text
+        .parse::<u32>()
+        .is_ok_and(|tries| tries <= RETRY_ELSEWHERE_MAX);
+    let field = annotation_field(annotations::RETRY_ELSEWHERE);
+    (!is_fine).then(|| Problem::invalid(field, "must be a number from 0 to 100").of(text))
 }
 
 fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
@@ -261,6 +274,7 @@ pub fn validate_update(
     } else {
         problems.extend(max_time_problems(new));
     }
+    problems.extend(retry_problems(new));
     problems.extend(priority_class_problems(old, new, is_held));
     problems.extend(manager_problems(kind, old, new, is_held));
     let elastic = annotations::ELASTIC_JOB;

@@ -372,8 +372,8 @@ where
                     objects = api.resource_url(),
                     version,
                     newest,
-                    "what this cluster's API server stores is not what it has told: its storage was restored from a backup, or a \
-                     watch has left something out; what it lists now replaces what was known; if nobody restored it, look at its \
+                    "this cluster's API server stores another state than it has shown: its storage was restored from a backup, or a \
+                     watch has left something out; the new list replaces the cached state; if there was no restore, check its \
                      etcd"
                 );
                 self.newest

@@ -267,7 +267,7 @@ fn warn_of_curves(config: &mut Config) {
     let curves = config.tls.curve_preferences.iter();
     for curve in curves.filter(|curve| !tls::curve_usable(curve)) {
         config.warnings.push(format!(
-            "tls.curvePreferences: {curve} is not available here and is passed over"
+            "tls.curvePreferences: {curve} is not available here and is ignored"
         ));
     }
 }

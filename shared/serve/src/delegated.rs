@@ -48,7 +48,7 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// A user that the API server has authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// Name.
+    /// The user's name.
     pub user: String,
     /// Unique identifier; empty when there is none.
     pub uid: String,
@@ -292,8 +292,7 @@ impl IntoResponse for Refusal {
             Self::Unauthorized => refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
             Self::Forbidden(message) => refuse(StatusCode::FORBIDDEN, "Forbidden", &message),
             Self::Unavailable => {
-                let message =
-                    "who you are and what you may do could not be asked of the API server; try again";
+                let message = "the API server could not be asked for your name and rights; try again";
                 refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }

@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// A task ended without being asked to.
     #[error(
-        "{task} ended although nobody asked it to stop; this is a fault of the program: start it again, and please report it"
+        "{task} ended without being asked to stop; this is a fault of the program: start it again, and please report it"
     )]
     EndedEarly {
         /// Name of the task.
@@ -265,7 +265,7 @@ mod tests {
         assert!(matches!(&error, Error::EndedEarly { task } if task == "brain"));
         let text = error.to_string();
         assert!(
-            text.starts_with("brain ended although nobody asked it to stop;"),
+            text.starts_with("brain ended without being asked to stop;"),
             "{text}"
         );
         assert!(text.contains("start it again"), "{text}");

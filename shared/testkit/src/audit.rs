@@ -16,6 +16,7 @@ mod contain;
 pub mod ending;
 mod guard;
 mod hands;
+mod held;
 mod leads;
 mod lost;
 mod object;
@@ -25,6 +26,7 @@ mod ready;
 mod secrets;
 mod single;
 mod word;
+mod wrapper;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -193,6 +195,7 @@ pub struct Auditor {
     secrets: secrets::Secrets,
     contain: contain::Contain,
     bulkhead: bulkhead::Bulkhead,
+    wrappers: wrapper::Wrappers,
     told: BTreeSet<(&'static str, String)>,
     violations: Vec<Violation>,
 }
@@ -216,6 +219,7 @@ impl Auditor {
             backward: backward::Backward::default(),
             contain: contain::Contain::default(),
             bulkhead: bulkhead::Bulkhead::default(),
+            wrappers: wrapper::Wrappers::default(),
             told: BTreeSet::new(),
             violations: Vec::new(),
         }
@@ -244,6 +248,7 @@ impl Auditor {
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
+        held::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
@@ -252,6 +257,7 @@ impl Auditor {
         self.outcome.saw(&self.book, &self.words, &seen, &mut findings);
         self.contain.saw(&self.book, &self.words, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
+        self.wrappers.saw(&self.book, &seen, &mut findings);
         self.tell(findings, now);
     }
 

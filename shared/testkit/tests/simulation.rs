@@ -33,7 +33,7 @@ fn seeds_break_no_invariant_and_repeat() {
 
 /// The bugs of the bank, each with a seed that shows it. When the dice change, so do the seeds: then the search takes longer,
 /// and `cargo run --release --bin simulate -- --bug-bank` tells the new ones.
-const SHOWN_BY: [(&str, u64); 15] = [
+const SHOWN_BY: [(&str, u64); 16] = [
     ("ForeignJobDeleted", 5),
     ("TtlRerun", 18),
     ("OrphanOnUnreachable", 6),
@@ -43,12 +43,13 @@ const SHOWN_BY: [(&str, u64); 15] = [
     ("StuckToOneCluster", 6),
     ("RejectedLeavesRemains", 8),
     ("StaleClusterName", 6),
-    ("NoLookAfterBreak", 25),
+    ("NoLookAfterBreak", 63),
     ("ConnectedTooEarly", 61),
     ("HungBlocksAll", 404),
-    ("EarlyEventLost", 161),
+    ("EarlyEventLost", 251),
     ("WinnerNotSticky", 0),
     ("AnyEndCounts", 10),
+    ("PodsUncounted", 5),
 ];
 
 /// Spec: safety 7, bug bank.

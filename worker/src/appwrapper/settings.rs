@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     pub(super) slack_queues: Vec<String>,
     /// Kinds that may be created, as `apiVersion` and kind; `None` allows every kind that the account may create.
     allowed: Option<Vec<(String, String)>>,
+    /// The bug that is planted, if one is.
+    #[cfg(feature = "bugbank")]
+    pub(crate) bug: Option<roadstead_core::dispatch::Bug>,
 }
 
 impl Settings {
@@ -84,6 +87,8 @@ impl Settings {
                     .map(|kind| (kind.api_version(), kind.kind.clone()))
                     .collect()
             }),
+            #[cfg(feature = "bugbank")]
+            bug: None,
         }
     }
 

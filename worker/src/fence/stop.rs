@@ -99,7 +99,7 @@ async fn everything(fence: &Fence, origin: String) {
         tracing::warn!(
             origin,
             copies = copies.len(),
-            "not heard of this manager for too long: stopping its jobs"
+            "this manager has not been heard of for too long; its jobs are being stopped"
         );
     }
     stream::iter(copies)
@@ -176,7 +176,7 @@ async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
                 tracing::error!(
                     job = %key,
                     kind,
-                    "its manager is cut off, it was deleted, and finalizer {finalizer} of the manager cannot be taken off, so its pods go \
+                    "this job of a cut-off manager was deleted, but the manager's finalizer {finalizer} cannot be removed, so its pods go \
                      on and it may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch \
                      {} (deploy/rights/roadstead-worker.yaml)",
                     jobs.resource.plural

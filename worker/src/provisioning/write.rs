@@ -376,7 +376,7 @@ impl Site {
 }
 
 /// Shown on the check when a name is taken.
-const NOT_OURS: &str = "an object of that name is there that does not belong to this workload: delete it";
+const NOT_OURS: &str = "an object of that name exists that does not belong to this workload: delete it";
 
 /// A reference that makes `object` the controller. `None` for an object that is not stored yet.
 fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {

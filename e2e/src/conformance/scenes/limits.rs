@@ -303,7 +303,7 @@ pub(super) fn grace(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Discovery.
+/// Steps that ask for the lists of groups and kinds.
 pub(super) fn discovery(dice: &mut Dice) -> Vec<Step> {
     let group = "/apis/conformance.roadstead.dev";
     let mut steps = vec![

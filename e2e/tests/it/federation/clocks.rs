@@ -136,7 +136,7 @@ fn limited(mut job: Value, seconds: u32) -> Value {
     job
 }
 
-/// Waits until a job was stopped because its time is up; gives for how long it ran as far as was seen.
+/// Waits until a job was stopped because its time is up. Returns for how long it ran as far as was seen.
 async fn time_is_up(room: Room, job: &str) -> Duration {
     room.workload_where(job, |workload| {
         let evicted = condition(workload, "Evicted").filter(|(status, ..)| status == "True");
@@ -247,7 +247,7 @@ fn with_clocks_an_hour_off_the_worker_whose_nodes_have_room_gets_the_job() {
         let resources = &mut job["spec"]["template"]["spec"]["containers"][0]["resources"];
         *resources = json!({"requests": {"cpu": "1", GPU: "1"}, "limits": {GPU: "1"}});
         room.submit(job).await;
-        // East is asked first and has the quota, but no GPU in any node.
+        // East is asked first and has the quota, but none of its nodes has a GPU.
         assert_eq!(room.started("needs-gpu").await, WEST);
         room.ran_once("needs-gpu").await;
         is_dated_right(&room.workload("needs-gpu").await.unwrap(), begun);
@@ -294,7 +294,7 @@ fn clocks_that_jump_while_jobs_run_change_nothing() {
     });
 }
 
-/// A job whose worker is cut off since then stops there before it starts elsewhere; gives how long each took.
+/// A job whose worker is cut off since then stops there before it starts elsewhere. Returns how long each took.
 async fn stops_and_moves(room: Room, first: &str, cut: Instant) -> (Duration, Duration) {
     let second = if first == EAST { WEST } else { EAST };
     stops(room, "moves", first, second).await;

@@ -24,7 +24,7 @@ const COLLECTED: Duration = Duration::from_secs(7);
 /// Jobs of a calm phase.
 const CALM: usize = 9;
 
-/// One job after the other; gives how long each took from its creation to its start, and where that was.
+/// One job after the other. Returns how long each took from its creation to its start, and where that was.
 async fn place(room: Room, prefix: &str, count: usize, pause: Duration) -> Vec<(Duration, String)> {
     let mut made = Vec::new();
     for index in 0..count {

@@ -1,4 +1,4 @@
-//! Which cluster a MultiKueueCluster leads to.
+//! The identity of the cluster behind a MultiKueueCluster.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ use super::kubeconfigs::{active, forget, put, register, says};
 use super::second::{SECOND, enlist, of_its_own, with_second};
 use crate::shared::eventually;
 
-/// Where managers keep their leases.
+/// The namespace of the managers' leases.
 const LEASES: &str = SYSTEM_NAMESPACE;
 const BOTH: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8"), (WEST, "8")];
 
@@ -62,7 +62,7 @@ async fn remembers_other(second: Room, cluster: &str, than: &str) -> String {
     .await
 }
 
-/// The second manager has east. While its job runs there, the Secret of east leads to west, which it does not have.
+/// The second manager has registered east. While its job runs there, the Secret of east points at west, which is not registered.
 ///
 /// Spec: safety 3.8, I1
 #[test]
@@ -88,7 +88,7 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing is there, and it may lead elsewhere.
+        // Now no job is left there, so the Secret may point at another cluster.
         second.is_swept_in(EAST).await;
         put(&client, &secret, &west.kubeconfig()).await;
         is_connected(second, EAST).await;
@@ -114,7 +114,7 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
     });
 }
 
-/// An account may keep no lease there any more.
+/// Takes from an account the right to keep a lease there.
 async fn keeps_no_lease(room: Room, cluster: &str, account: &str) {
     let roles: Api<Role> = Api::namespaced(room.shared.client(cluster), LEASES);
     let rules = roles.get(account).await.unwrap().rules.unwrap();
@@ -149,7 +149,7 @@ fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
         put(&client, &secret, &west).await;
         is_refused(second, EAST, "stays").await;
 
-        // Why dead meanwhile: so that it does not know the copy there either.
+        // Why dead meanwhile: the manager must not know the copy there from memory either.
         stage.kill(SPARE).unwrap();
         keeps_no_lease(first, EAST, &format!("roadstead-{SECOND}")).await;
         put(&client, &secret, &moved).await;
@@ -157,7 +157,7 @@ fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
         is_connected(second, EAST).await;
         let of_place = remembers_other(second, EAST, &kept).await;
         assert!(of_place.starts_with("- "), "{of_place}");
-        // It has no lease to remember now, and what it knows is in its memory.
+        // The manager has no lease to identify the cluster by now, only its memory.
         put(&client, &secret, &west).await;
         is_refused(second, EAST, "stays").await;
         put(&client, &secret, &good).await;
@@ -165,7 +165,7 @@ fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing is there, and it may lead elsewhere.
+        // Now no job is left there, so the Secret may point at another cluster.
         second.is_swept_in(EAST).await;
         let before = remembers_other(second, EAST, &of_place).await;
         put(&client, &secret, &west).await;

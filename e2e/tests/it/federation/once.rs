@@ -25,7 +25,7 @@ const WORKER_NAMESPACE: &str = SYSTEM_NAMESPACE;
 const LEASE: &str = "roadstead-multikueue";
 const EVEN: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "8")];
-/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+/// Longer than the manager would wait for a fence, which is one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(22);
 
 fn other(worker: &str) -> &'static str {

@@ -127,7 +127,7 @@ where
 {
     let name = object.name_any();
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // Why whatever the answer: it may be gone already, or go with the first of the two.
+    // Why ignored: the object may be gone already, or be removed by the first request.
     let _ = api.delete(&name, &DeleteParams::background()).await;
     let _ = api.patch(&name, &PatchParams::default(), &bare).await;
 }

@@ -231,7 +231,7 @@ where
 {
     of.delete(name, &DeleteParams::background()).await.unwrap();
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // Why whatever the answer: it may be gone by now.
+    // Why ignored: the object may be gone by now.
     let _ = of.patch(name, &PatchParams::default(), &bare).await;
     eventually(|| async { of.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
 }

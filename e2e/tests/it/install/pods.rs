@@ -10,9 +10,9 @@ use roadstead_e2e::stage::kubelet::{BY_NAME, Kubelet, PAUSE};
 use super::*;
 use crate::shared::output_of;
 
-/// What `deploy/images` calls the image that the Deployment names.
+/// The name in `deploy/images` of the image that the Deployment names.
 const WORKER: &str = "roadstead-worker";
-/// Where Debian's package busybox-static has its program.
+/// The program of Debian's package busybox-static.
 const BUSYBOX: &str = "/bin/busybox";
 
 async fn shell(dir: &Path, script: &str) -> String {
@@ -101,6 +101,72 @@ async fn succeeds(jobs: &Api<Job>, name: &str) {
     .await;
 }
 
+/// The queue takes the quota of a stopped job back only when its pod is gone, however long the pod takes to end.
+async fn keeps_quota_until_the_pod_is_gone(client: &Client, jobs: &Api<Job>) {
+    let of_team: Api<Pod> = Api::namespaced(client.clone(), TEAM);
+    let slow = "trap 'sleep 5; exit 0' TERM; echo begun; while true; do sleep 1; done";
+    jobs.create(&PostParams::default(), &job("slow", slow))
+        .await
+        .unwrap();
+    let begun = || async {
+        let running = pods(client, TEAM)
+            .await
+            .into_iter()
+            .find(|pod| pod.name_any().starts_with("slow"))?;
+        let said = of_team
+            .logs(&running.name_any(), &LogParams::default())
+            .await
+            .ok()?;
+        (said == "begun\n").then_some(())
+    };
+    eventually(begun).await;
+    let workloads: Api<Workload> = Api::namespaced(client.clone(), TEAM);
+    let listed = workloads.list(&ListParams::default()).await.unwrap();
+    let of_slow =
+        { listed.items.iter() }.find(|each| each.owner_references().iter().any(|owner| owner.name == "slow"));
+    let name = of_slow.unwrap().name_any();
+    let stop = Patch::Merge(json!({"spec": {"active": false}}));
+    workloads
+        .patch(&name, &PatchParams::default(), &stop)
+        .await
+        .unwrap();
+    let released = || async {
+        let status = workloads.get(&name).await.ok()?.status?;
+        let holds = status
+            .conditions
+            .iter()
+            .any(|each| each.type_ == "QuotaReserved" && each.status == "True");
+        let runs = { pods(client, TEAM).await.into_iter() }.any(|pod| {
+            pod.name_any().starts_with("slow")
+                && pod
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| status.phase.as_deref() == Some("Running"))
+        });
+        assert!(holds || !runs, "the quota is free while the pod still ends");
+        (!holds).then_some(())
+    };
+    eventually(released).await;
+}
+
+/// The replica that leads goes; the other one leads.
+async fn hands_over(client: &Client) {
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(client.clone(), NAMESPACE);
+    let leader = || async {
+        let holders = leases.list(&ListParams::default()).await.ok()?.items.into_iter();
+        let holders: Vec<String> = holders.filter_map(|lease| lease.spec?.holder_identity).collect();
+        let replicas = pods(client, NAMESPACE)
+            .await
+            .into_iter()
+            .map(|pod| pod.name_any());
+        { replicas }.find(|pod| holders.iter().any(|holder| holder.starts_with(pod.as_str())))
+    };
+    let first = eventually(leader).await;
+    let replicas: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    replicas.delete(&first, &DeleteParams::default()).await.unwrap();
+    eventually(|| async { leader().await.filter(|now| *now != first) }).await;
+}
+
 /// Spec: experience 3
 #[tokio::test(flavor = "multi_thread")]
 async fn the_installed_worker_runs_in_real_pods_and_queues_real_pods() {
@@ -138,67 +204,8 @@ async fn the_installed_worker_runs_in_real_pods_and_queues_real_pods() {
     let said = of_team.logs(&pod, &LogParams::default()).await.unwrap();
     assert_eq!(said, "hello from a pod\n");
 
-    // The queue takes the quota back only when the pod has gone, however long it takes to end.
-    let slow = "trap 'sleep 5; exit 0' TERM; echo begun; while true; do sleep 1; done";
-    jobs.create(&PostParams::default(), &job("slow", slow))
-        .await
-        .unwrap();
-    let begun = || async {
-        let running = pods(&cluster.client, TEAM)
-            .await
-            .into_iter()
-            .find(|pod| pod.name_any().starts_with("slow"))?;
-        let said = of_team
-            .logs(&running.name_any(), &LogParams::default())
-            .await
-            .ok()?;
-        (said == "begun\n").then_some(())
-    };
-    eventually(begun).await;
-    let workloads: Api<Workload> = Api::namespaced(cluster.client.clone(), TEAM);
-    let listed = workloads.list(&ListParams::default()).await.unwrap();
-    let of_slow =
-        { listed.items.iter() }.find(|each| each.owner_references().iter().any(|owner| owner.name == "slow"));
-    let name = of_slow.unwrap().name_any();
-    let stop = Patch::Merge(json!({"spec": {"active": false}}));
-    workloads
-        .patch(&name, &PatchParams::default(), &stop)
-        .await
-        .unwrap();
-    let released = || async {
-        let status = workloads.get(&name).await.ok()?.status?;
-        let holds = status
-            .conditions
-            .iter()
-            .any(|each| each.type_ == "QuotaReserved" && each.status == "True");
-        let runs = { pods(&cluster.client, TEAM).await.into_iter() }.any(|pod| {
-            pod.name_any().starts_with("slow")
-                && pod
-                    .status
-                    .as_ref()
-                    .is_some_and(|status| status.phase.as_deref() == Some("Running"))
-        });
-        assert!(holds || !runs, "the quota is free while the pod still ends");
-        (!holds).then_some(())
-    };
-    eventually(released).await;
-
-    // The replica that leads goes; the other one goes on.
-    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
-        Api::namespaced(cluster.client.clone(), NAMESPACE);
-    let leader = || async {
-        let holders = leases.list(&ListParams::default()).await.ok()?.items.into_iter();
-        let holders: Vec<String> = holders.filter_map(|lease| lease.spec?.holder_identity).collect();
-        let replicas = pods(&cluster.client, NAMESPACE)
-            .await
-            .into_iter()
-            .map(|pod| pod.name_any());
-        { replicas }.find(|pod| holders.iter().any(|holder| holder.starts_with(pod.as_str())))
-    };
-    let first = eventually(leader).await;
-    let replicas: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    replicas.delete(&first, &DeleteParams::default()).await.unwrap();
-    eventually(|| async { leader().await.filter(|now| *now != first) }).await;
+    keeps_quota_until_the_pod_is_gone(&cluster.client, &jobs).await;
+    hands_over(&cluster.client).await;
     jobs.create(&PostParams::default(), &job("after", "echo again"))
         .await
         .unwrap();

@@ -36,12 +36,12 @@ const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
 pub(super) const LONG_SECS: u32 = 600;
 
-/// For what one test does.
+/// Limit of one test.
 const DEADLINE: Duration = Duration::from_mins(3);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
-// Why one for all: what the federation does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the federation must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static STAGE: OnceCell<Stage> = OnceCell::const_new();
 
@@ -69,7 +69,9 @@ async fn start() -> Stage {
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
         "featureGates": {"SparkApplicationIntegration": true},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
+        "roadstead": {"appwrapper": {
+            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "PyTorchJob.v1.kubeflow.org"],
+        }},
     });
     let stage = Stage::start(spec, Progress::stderr())
         .await

@@ -256,7 +256,7 @@ impl Shared {
     }
 }
 
-/// Serves the conversion over HTTPS; gives the address and the authority of the certificate, PEM.
+/// Serves the conversion over HTTPS. Returns the address and the authority of the certificate, PEM.
 async fn serve_conversion() -> (SocketAddr, String) {
     let bundle = issue(Timestamp::now(), &[HOST.to_owned()], &Lifetimes::default()).unwrap();
     let slot = CertSlot::empty();

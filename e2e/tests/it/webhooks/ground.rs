@@ -16,14 +16,14 @@ use tokio::time::timeout;
 
 use crate::shared::chain;
 
-/// For what one test does.
+/// Limit of one test.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 
-// Why one for all: what the cluster does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static SOLO: OnceCell<Solo> = OnceCell::const_new();
 

@@ -238,7 +238,7 @@ async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
         Failure::new(
             what,
             format!("{error}{why}"),
-            "mend what is named above, then run the same command again",
+            "correct what is named above, then run the same command again",
         )
     };
     let minted = token::mint(

@@ -251,7 +251,7 @@ async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig)
     }
     Err(Failure::new(
         what,
-        "someone else keeps changing it",
+        "another client keeps changing it",
         "run the same command again",
     ))
 }
@@ -268,7 +268,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     let Some(client) = &reach.client else {
         if args.force {
             left.kept
-                .push("worker: whatever runs there (it could not be reached)".to_owned());
+                .push("worker: all jobs that run there (it could not be reached)".to_owned());
             return Ok(());
         }
         return Err(unreachable("there is no usable credential for it".to_owned()));
@@ -281,11 +281,11 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
             // Why not when the API server refused an administrator: the administrator can correct the reason.
             Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
                 say(&format!(
-                    "note: the worker cannot be looked at: {}",
+                    "note: the worker cannot be read: {}",
                     write::describe(&error)
                 ));
                 left.kept
-                    .push("worker: whatever runs there (it could not be reached)".to_owned());
+                    .push("worker: all jobs that run there (it could not be reached)".to_owned());
                 return Ok(());
             }
             Err(error) => return Err(unreachable(write::describe(&error))),

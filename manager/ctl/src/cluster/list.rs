@@ -97,7 +97,7 @@ fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
 }
 
 /// The cordon as the manager reads it (`spec/multikueue.md 4.5`).
-fn closed(cluster: &MultiKueueCluster) -> Option<&'static str> {
+pub(crate) fn closed(cluster: &MultiKueueCluster) -> Option<&'static str> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Some("leaving");
     }

@@ -23,11 +23,11 @@ const SHOWN_MAX: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// Good.
+    /// The check found nothing wrong.
     Ok,
     /// It works, but an administrator should look.
     Warning,
-    /// Broken.
+    /// The check found a fault.
     Failed,
     /// The command may not read it.
     Unknown,
@@ -204,7 +204,7 @@ fn without_condition(objects: &[Value], kind: &str) -> Vec<String> {
     let faulty = |object: &Value| match condition(object, kind) {
         Some(("True", _)) => None,
         Some((_, message)) => Some(format!("{} ({message})", name(object))),
-        None => Some(format!("{} (not looked at yet)", name(object))),
+        None => Some(format!("{} (no condition yet)", name(object))),
     };
     objects.iter().filter_map(faulty).collect()
 }

@@ -4,13 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, QueueingStrategy, Workload};
 use roadstead_core::pending::AgeRule;
 use serde::de::DeserializeOwned;
 
-use super::PAGE;
+use crate::objects;
 
 /// A Workload behind others in a queue that tries only the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,16 +50,7 @@ async fn all<K>(client: &Client) -> Option<Vec<K>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let api = Api::<K>::all(client.clone());
-    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
-    loop {
-        let list = api.list(&page).await.ok()?;
-        found.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Some(found),
-        }
-    }
+    objects::all(&Api::all(client.clone()), None, |_| true).await.ok()
 }
 
 /// The order is the engine's. *Source*: `spec/admission-engine.md 1.2`.

@@ -167,7 +167,7 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
                 "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
                  leads to workers"
             }
-            Some(_) | None => "mend what the message names, then set spec.active of the workload to true",
+            Some(_) | None => "correct what the message names, then set spec.active of the workload to true",
         };
         let top = evicted.map_or_else(
             || plain("Deactivated", "spec.active of the workload is false", next),
@@ -237,7 +237,7 @@ fn placement(workload: &Workload, record: Option<&Record>) -> Top {
     let open = checks.filter(|check| check.state != CheckState::Ready);
     let Some(check) = open.into_iter().next() else {
         let message = "everything is ready; it is being admitted";
-        return plain("BeingAdmitted", message, "look in a few seconds again");
+        return plain("BeingAdmitted", message, "look again in a few seconds");
     };
     // Why only while Pending: the record is about placing, not about a check's decision.
     if let Some(record) = record.filter(|_| check.state == CheckState::Pending) {
@@ -252,7 +252,7 @@ fn placement(workload: &Workload, record: Option<&Record>) -> Top {
         reason: "WaitingForChecks".to_owned(),
         message,
         next: format!(
-            "look in a few seconds again, or at admission check \"{}\"",
+            "look again in a few seconds, or at admission check \"{}\"",
             check.name
         ),
         since: Some(check.last_transition_time.0),
@@ -285,8 +285,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     let Some(quota) = workload.condition("QuotaReserved") else {
         return plain(
             PENDING_EVALUATION,
-            "its queue has not looked at it yet",
-            "look in a few seconds again; if that does not help, see that the manager runs",
+            "its queue has not tried it yet",
+            "look again in a few seconds; if that does not help, check that the manager runs",
         );
     };
     let queue = workload.spec.queue_name.as_deref().unwrap_or_default();
@@ -300,8 +300,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         "Misconfigured" | "NoMatchingFlavor" | "Suspended" | "OnHold" | "Inadmissible" => {
             look(&quota.message, queue, &workload.namespace().unwrap_or_default())
         }
-        "AdmissionGated" => "whoever set the gate must take it off".to_owned(),
-        _ => format!("wait, or look who uses the quota behind LocalQueue \"{queue}\""),
+        "AdmissionGated" => "the user or controller who set the gate must remove it".to_owned(),
+        _ => format!("wait, or see which workloads use the quota behind LocalQueue \"{queue}\""),
     };
     Top {
         reason: quota.reason.clone(),
@@ -317,10 +317,10 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
     let mut words = message.split(' ');
     match (words.next(), words.next(), words.next()) {
         (Some("LocalQueue"), Some(_), Some("doesn't")) => {
-            format!("name one that is there: kubectl get localqueues -n {namespace}")
+            format!("name an existing one: kubectl get localqueues -n {namespace}")
         }
         (Some("LocalQueue"), Some(name), _) => format!(
-            "somebody has stopped it: kubectl get localqueue {name} -n {namespace} -o jsonpath='{{.spec.stopPolicy}}'"
+            "it is stopped: kubectl get localqueue {name} -n {namespace} -o jsonpath='{{.spec.stopPolicy}}'"
         ),
         (Some("ClusterQueue"), Some(_), Some("doesn't")) => {
             format!(
@@ -334,7 +334,7 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
             format!("ask for what it allows: kubectl describe limitrange -n {namespace}")
         }
         _ => format!(
-            "mend what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
+            "correct what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
         ),
     }
 }
@@ -397,7 +397,7 @@ pub fn render(view: &View, now: Timestamp) -> String {
 }
 
 /// An age in kubectl's form: the largest unit.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
     match secs {
         0..120 => format!("{secs}s"),

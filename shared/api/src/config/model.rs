@@ -48,7 +48,7 @@ pub struct Config {
     pub names_pods_ready: bool,
     /// Job integrations.
     pub integrations: Integrations,
-    /// Federation.
+    /// The federation with worker clusters.
     pub multi_kueue: MultiKueue,
     /// Fair-sharing preemption; `None` is classical preemption.
     pub fair_sharing: Option<FairSharing>,
@@ -105,7 +105,7 @@ pub struct Health {
 /// `metrics`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
-    /// Listener.
+    /// Where the server listens.
     pub bind: BindAddress,
     /// Report quotas and usage of `ClusterQueues`.
     pub enable_cluster_queue_resources: bool,
@@ -261,16 +261,16 @@ pub struct Integrations {
     pub external_frameworks: Vec<GroupVersionKindName>,
     /// Job labels copied to the Workload.
     pub label_keys_to_copy: Vec<String>,
-    /// v1beta1 only: which pods the pod webhook looks at.
+    /// v1beta1 only: which pods the pod webhook reviews.
     pub pod_options: Option<PodOptions>,
 }
 
 /// `integrations.podOptions` of v1beta1; a selector that is absent selects everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodOptions {
-    /// Namespaces.
+    /// Selects namespaces.
     pub namespace_selector: Option<LabelSelector>,
-    /// Pods.
+    /// Selects pods.
     pub pod_selector: Option<LabelSelector>,
 }
 
@@ -329,9 +329,9 @@ pub struct ExecProvider {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecConfig {
-    /// Program.
+    /// The program to run.
     pub command: String,
-    /// Arguments.
+    /// Arguments of the program.
     #[serde(default)]
     pub args: Vec<String>,
     /// Additional environment.
@@ -355,9 +355,9 @@ pub struct ExecConfig {
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecEnv {
-    /// Name.
+    /// Name of the variable.
     pub name: String,
-    /// Value.
+    /// Value of the variable.
     pub value: String,
 }
 

@@ -81,6 +81,10 @@ pub const PROVISIONING_CLASS_NAME: &str = "autoscaling.x-k8s.io/provisioning-cla
 
 /// On a `Workload` and on its copies: number of the present dispatch (`spec/safety.md` 3), from 1; absent means 1.
 pub const DISPATCH_EPOCH: &str = "roadstead.dev/dispatch-epoch";
+/// On a job of the manager: how often it is tried on another worker when it has failed on one, a number from 0 to 100.
+pub const RETRY_ELSEWHERE: &str = "roadstead.dev/retry-elsewhere";
+/// On a `Workload` of the manager: the workers on which its job has failed, with commas between.
+pub const FAILED_ON: &str = "roadstead.dev/failed-on";
 /// On copies of a `Workload` and of its job: UID of the Workload on the manager (`spec/safety.md` 3.1).
 pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// On a `ClusterQueue` of the manager: what happens to its jobs when their worker is lost, `Wait`, `Fence` or `RetryAnyway`.

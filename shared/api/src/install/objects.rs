@@ -34,7 +34,7 @@ const OTHERS: [&str; 2] = [
 /// When a group of objects is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Always.
+    /// In every cluster.
     Always,
     /// If `configuration.integrations.frameworks` names this one, or one that works through it.
     Integration(&'static Kind),
@@ -74,7 +74,7 @@ pub struct Place {
     pub pull_policy: Value,
     /// How many replicas run.
     pub replicas: Value,
-    /// Ports.
+    /// Ports of the process.
     pub ports: Ports,
     /// The value of `--controllers`.
     pub controllers: String,
@@ -103,7 +103,7 @@ pub struct Ports {
     pub health: Value,
     /// `/metrics`.
     pub metrics: Value,
-    /// Webhooks.
+    /// The admission webhooks.
     pub webhook: Value,
     /// The visibility API.
     pub visibility: Value,

@@ -115,7 +115,9 @@ fn tuning_warnings(annotations: &BTreeMap<String, String>) -> Vec<String> {
             }
         } else if [TERMINAL, RETRYABLE].contains(&key) {
             if value.split(',').any(|code| code.trim().parse::<i32>().is_err()) {
-                warnings.push(told("what is not a whole number between commas is ignored"));
+                warnings.push(told(
+                    "entries between commas that are not whole numbers are ignored",
+                ));
             }
         } else {
             let known = DURATIONS.iter().chain([&LIMIT, &TERMINAL, &RETRYABLE]);

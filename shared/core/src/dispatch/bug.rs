@@ -36,6 +36,8 @@ pub enum Bug {
     WinnerNotSticky,
     /// W4: a copy that ended ends the Workload, on whichever worker.
     AnyEndCounts,
+    /// The pods of an `AppWrapper` do not count any more once what made them is gone, so its quota is free while they run.
+    PodsUncounted,
     /// The copies that did not win go before the choice is stored, and what follows for workers is done although nobody knows what is
     /// stored. Ours; shown by a burst and by no single seed, so it is not in the bank.
     LosersGoEarly,
@@ -43,7 +45,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those of the bank.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ForeignJobDeleted,
         Self::TtlRerun,
         Self::OrphanOnUnreachable,
@@ -59,10 +61,11 @@ impl Bug {
         Self::EarlyEventLost,
         Self::WinnerNotSticky,
         Self::AnyEndCounts,
+        Self::PodsUncounted,
     ];
 
-    /// Where it was: the number of the report, of the weak spot in `spec/safety.md 2`, or of the invariant by which it
-    /// was found.
+    /// Where it was: the number of the report, of the weak spot in `spec/safety.md 2` or (with a dash) in `spec/appwrapper.md 8.1`,
+    /// or of the invariant by which it was found.
     pub const fn source(self) -> &'static str {
         match self {
             Self::ForeignJobDeleted => "#11849",
@@ -80,6 +83,7 @@ impl Bug {
             Self::EarlyEventLost => "#12824",
             Self::WinnerNotSticky => "W1",
             Self::AnyEndCounts => "W4",
+            Self::PodsUncounted => "W-13",
             Self::LosersGoEarly => "I15",
         }
     }

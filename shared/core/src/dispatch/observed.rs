@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
+use super::elsewhere::Elsewhere;
 use super::epoch::EPOCH_BELIEVED_MAX;
 use super::removal::Stood;
 use crate::kind::KindState;
@@ -48,6 +49,8 @@ pub struct Observed<'a> {
     pub highest: u64,
     /// The kind of the job, for people; `None` when it is none of ours.
     pub kind: Option<&'a str>,
+    /// Whether it is tried on another cluster when it fails on one.
+    pub elsewhere: &'a Elsewhere,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -476,6 +479,8 @@ pub enum Cause {
     LeaseLapsed,
     /// It lacks an object that the pods of the job name, so they could not run there.
     DependencyMissing,
+    /// The job failed there for good, and its owner asks for a try on another cluster.
+    JobFailed,
 }
 
 impl Cause {
@@ -496,6 +501,7 @@ impl Cause {
             Self::Outdated => "OutdatedOnCluster",
             Self::LeaseLapsed => "LeaseLapsedOnCluster",
             Self::DependencyMissing => "DependencyMissing",
+            Self::JobFailed => "JobFailedOnCluster",
         }
     }
 }

@@ -219,6 +219,9 @@ impl Pass<'_> {
         if self.has_lapsed(cluster) && self.plan.status.cluster.as_ref() != Some(cluster) {
             return said(Reply::Failed, Cause::LeaseLapsed.as_str());
         }
+        if self.o.elsewhere.failed_on.contains(cluster) {
+            return said(Reply::Failed, Cause::JobFailed.as_str());
+        }
         if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
             let words = with_cause(failure.cause.as_str(), &failure.detail);
             return said(Reply::Failed, &words);

@@ -50,6 +50,8 @@ impl<'a> Pass<'a> {
             } = standing
                 // Why not then: it is over with the next renewal, and nobody need wait for longer.
                 && !self.has_lapsed(cluster)
+                // Why not that: it is stored.
+                && *cause != Cause::JobFailed
             {
                 self.fail(cluster, *cause, detail);
             }
@@ -103,6 +105,13 @@ impl<'a> Pass<'a> {
         }
         if self.site(cluster).kind == KindState::NotServed {
             return Standing::NotServed;
+        }
+        if self.o.elsewhere.failed_on.contains(cluster) {
+            return Standing::Failed {
+                cause: Cause::JobFailed,
+                detail: "",
+                until: None,
+            };
         }
         if self.has_lapsed(cluster) {
             return Standing::Failed {

@@ -277,6 +277,10 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
                      namespace again if it is gone (roadstead cluster join does both)"
         ),
+        Cause::JobFailed => format!(
+            "look at the status of the job for why it failed on cluster \"{cluster}\"; to have it tried there again, delete the job and \
+             create it again"
+        ),
         Cause::DependencyMissing => format!(
             "create it on cluster \"{cluster}\", or mark the reference in the job as optional; the cluster is looked at again by itself"
         ),
@@ -358,6 +362,7 @@ impl fmt::Display for Waiting {
                     Cause::FinishedEarly => "finished it before it was chosen",
                     Cause::Outdated => "shows a copy from an earlier dispatch",
                     Cause::DependencyMissing => "lacks what the pods of the job name",
+                    Cause::JobFailed => "has failed the job",
                     Cause::LeaseLapsed => {
                         "has not had the manager's lease renewed and stops what it is given"
                     }

@@ -43,7 +43,7 @@ impl fmt::Display for JobKey {
     }
 }
 
-/// A job to look at.
+/// A reference to a cached job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRef {
     /// Its kind, as position in [`super::Caches::jobs`].

@@ -123,7 +123,7 @@ impl Candidate {
             tracing::info!(
                 lease = self.lease,
                 replica = self.election.replica().name(),
-                "another replica leads, or nobody can tell; waiting"
+                "another replica leads, or the Lease cannot be read; waiting"
             );
         }
     }
@@ -236,7 +236,7 @@ impl Candidate {
 
     fn lead(&mut self) {
         if !self.trouble.is_empty() {
-            tracing::info!(lease = self.lease, "the Lease could be had again");
+            tracing::info!(lease = self.lease, "the Lease can be read and written again");
             self.trouble.clear();
         }
         if let Some(until) = self.election.acts_until() {
@@ -262,8 +262,8 @@ impl Candidate {
         if why != self.trouble {
             tracing::warn!(
                 lease = self.lease,
-                "the Lease by which replicas elect their leader cannot be had, and nothing is changed without it: {why}; check \
-                 that its namespace exists and that this process may get, create and patch Leases there, or set \
+                "the Lease by which replicas elect their leader cannot be read or written, so this replica changes nothing: {why}; \
+                 check that its namespace exists and that this process may get, create and patch Leases there, or set \
                  leaderElection.leaderElect to false and run one replica"
             );
         }

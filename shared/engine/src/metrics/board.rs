@@ -129,7 +129,7 @@ impl Value {
             debug_assert!(false, "only histograms are observed");
             return;
         };
-        #[expect(clippy::cast_precision_loss, reason = "nobody observes 2^53 times")]
+        #[expect(clippy::cast_precision_loss, reason = "no histogram has 2^53 observations")]
         let weight = times as f64;
         *sum += seen * weight;
         *count = count.saturating_add(times);

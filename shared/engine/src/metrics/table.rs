@@ -5,7 +5,7 @@
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Grows.
+    /// Its value only grows.
     Counter,
     /// Is set.
     Gauge,
@@ -42,7 +42,7 @@ impl Buckets {
 /// What must be enabled for a metric to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Nothing.
+    /// Needs nothing to be enabled.
     Always,
     /// Gate `LocalQueueMetrics` and `metrics.localQueueMetrics`.
     LocalQueues,

@@ -39,10 +39,10 @@ const REVIEWER: &str = "the right to ask is in deploy/visibility/visibility.yaml
 
 /// The reviews for a guard, sent with this client.
 pub(crate) fn of(client: &Client) -> Reviews {
-    let who = Asker::new(client, "who asks the visibility API", "TokenReview");
+    let who = Asker::new(client, "the user of a visibility request", "TokenReview");
     let whether = Asker::new(
         client,
-        "whether somebody may ask the visibility API",
+        "the rights of a user of the visibility API",
         "SubjectAccessReview",
     );
     Reviews {

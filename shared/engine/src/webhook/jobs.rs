@@ -55,8 +55,8 @@ fn once_filled(
 /// Why without the API server's words: a user who creates a job need not know the rights of this process.
 fn not_yet(unlisted: &[String]) -> String {
     format!(
-        "what is decided about jobs is still being read after a start, and {} cannot be listed yet; try again in a moment; if this \
-         stays, the administrator finds the reason in the log and the readiness of this webhook's process",
+        "this webhook's process is still reading the cluster after its start, and {} cannot be listed yet; try again in a moment; \
+         if this persists, the administrator finds the reason in the log and the readiness of the process",
         unlisted.join(", ")
     )
 }

@@ -99,7 +99,7 @@ impl Lookup {
                 // Why not for each job: while the failure lasts, every job of the queue is refused.
                 if self.troubles.is_news(local.clone(), why) {
                     tracing::warn!(
-                        "a job was refused, and others of its queue are too as long as this lasts: {why}"
+                        "a job was refused, and all jobs of its queue are refused while this lasts: {why}"
                     );
                 }
             }

@@ -170,7 +170,7 @@ fn a_late_deletion_does_not_take_the_successor() {
     assert!(version(&cache, "a").is_some());
 }
 
-/// A task that connected anew took the end of the last run for the beginning of this one.
+/// A new run must not show the end of the last run as its own state.
 #[tokio::test]
 async fn a_new_run_does_not_show_how_the_last_one_ended() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -246,7 +246,7 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     // A successor of that name.
     cache.observe(object("a", "2", "79"));
     assert_eq!(version(&cache, "a").as_deref(), Some("79"));
-    // What the watch tells is cached, and so is what a restored storage tells.
+    // Objects from the watch itself are cached, and so are those of a restored storage.
     cache.observe_told(object("b", "3", "78"));
     assert_eq!(version(&cache, "b").as_deref(), Some("78"));
     cache.distrust();

@@ -32,13 +32,13 @@ pub struct Asked {
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// Status.
+    /// The HTTP status.
     pub code: StatusCode,
     /// Header `Content-Type`.
     pub content_type: &'static str,
     /// Header `ETag`, with its quotation marks; empty for none.
     pub etag: String,
-    /// Body.
+    /// The bytes of the body.
     pub body: Vec<u8>,
 }
 

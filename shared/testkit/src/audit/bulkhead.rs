@@ -74,7 +74,7 @@ impl Bulkhead {
         let decided = if seen.is_workload() {
             self.note_end(seen, case);
             Decided::Offer
-        } else if seen.is_job() {
+        } else if seen.is_part_of_job() {
             Decided::Run
         } else {
             return;

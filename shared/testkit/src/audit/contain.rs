@@ -151,7 +151,7 @@ impl Contain {
             );
             findings.of("I10", place, seen.case(), what);
         }
-        if let Some(run) = seen.run.as_ref().filter(|_| seen.is_job())
+        if let Some(run) = seen.run.as_ref().filter(|_| seen.is_part_of_job())
             && !book.cases[&run.case].named_ever.contains(&place.cluster)
         {
             let what = format!(

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::book::{Actor, Book, Name, Place, Seen};
 use super::object::{
-    at, condition, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue, text,
-    winner,
+    at, condition, group, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue,
+    text, winner,
 };
 use super::{Findings, Promise};
 
@@ -57,7 +57,7 @@ impl Lost {
             self.writes
                 .push_back((seen.now, format!("{} by {}", seen.place, seen.change.user)));
         }
-        if !seen.on_manager || seen.is_workload() || seen.is_pod() {
+        if !seen.on_manager || seen.is_workload() || (seen.is_pod() && !seen.is_plain_pod()) {
             return;
         }
         let Some(old) = seen.before() else {
@@ -127,7 +127,10 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
             Standing::Stuck("it has no Workload".to_owned())
         };
     };
-    match (job_end(job).is_some(), is_true(workload, "Finished")) {
+    let finished = is_true(workload, "Finished");
+    // Why not before: others of its group may still run.
+    let ended = job_end(job).is_some() && (group(job).is_empty() || finished);
+    match (ended, finished) {
         (true, true) => return Standing::Ended,
         (true, false) => return Standing::Stuck("the job ended and its Workload did not".to_owned()),
         (false, true) => return Standing::Stuck("the Workload ended and the job did not".to_owned()),

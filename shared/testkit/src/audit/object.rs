@@ -15,6 +15,8 @@ const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 /// Label of everything that waits in a queue.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Label of a pod that runs as one with others.
+const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Counts the dispatches of a Workload.
 const EPOCH: &str = "roadstead.dev/dispatch-epoch";
 /// On copies: the Workload of the manager that they are of, by UID.
@@ -59,6 +61,16 @@ pub(super) fn queue(object: &Value) -> &str {
     text(object, &["metadata", "labels", QUEUE])
 }
 
+/// The group that a pod is a member of; empty when it is a job of its own.
+pub(super) fn group(pod: &Value) -> &str {
+    text(pod, &["metadata", "labels", GROUP])
+}
+
+/// Whether a pod is held back.
+pub(super) fn is_gated(pod: &Value) -> bool {
+    !list(pod, &["spec", "schedulingGates"]).is_empty()
+}
+
 /// The Workload that a job on a worker belongs to; empty when it names none.
 pub(super) fn prebuilt(object: &Value) -> &str {
     let annotation = text(object, &["metadata", "annotations", PREBUILT]);
@@ -85,6 +97,13 @@ pub(super) fn controller(object: &Value) -> &str {
         .iter()
         .find(|owner| owner["controller"] == true)
         .map_or("", |owner| owner["uid"].as_str().unwrap_or(""))
+}
+
+/// The UIDs of what a Workload stands for: its controller, or the pods of its group.
+pub(super) fn owners(workload: &Value) -> impl Iterator<Item = &str> {
+    let owners = list(workload, &["metadata", "ownerReferences"]).iter();
+    let owners = owners.filter(|owner| owner["controller"] == true || owner["kind"] == "Pod");
+    owners.filter_map(|owner| owner["uid"].as_str())
 }
 
 /// One condition.
@@ -142,12 +161,12 @@ pub(super) fn workload_end(workload: &Value) -> Option<End> {
 /// Whether a job may have pods: it is not held back and has not ended.
 pub(super) fn is_let_go(job: &Value) -> bool {
     let held = [&["spec", "suspend"][..], &["spec", "runPolicy", "suspend"][..]];
-    job_end(job).is_none() && !held.iter().any(|path| *at(job, path) == true)
+    job_end(job).is_none() && !is_gated(job) && !held.iter().any(|path| *at(job, path) == true)
 }
 
-/// Whether a pod may be doing something: until it has ended or is gone it counts, also while it is being deleted.
+/// Whether a pod may be doing something: once it is let go it counts until it has ended or is gone, also while it is being deleted.
 pub(super) fn is_live_pod(pod: &Value) -> bool {
-    !matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+    !is_gated(pod) && !matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
 /// The cluster that won; empty when none has.

@@ -37,7 +37,8 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
                 }
                 continue;
             };
-            let complaint = if *place.resource == *PODS || book.is_child(place, object) {
+            let is_made = *place.resource == *PODS && !controller(object).is_empty();
+            let complaint = if is_made || book.is_child(place, object) {
                 ownerless(book, cluster, object)
             } else if origin(object) == book.rules.origin && !somebody_else_holds(object) {
                 unwanted(book, place, &case, object)

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::book::{Book, Name, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
-    End, controller, epoch, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
+    End, controller, epoch, group, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
 };
 use super::word::Words;
 use super::{Findings, Policy};
@@ -292,8 +292,10 @@ impl Outcomes {
             let Some((case, workload)) = book.workload_of(place, job) else {
                 continue;
             };
+            // Why not pods of a group: it has succeeded when one of them has.
             if let (Some(shown), Some(told)) = (job_end(job), workload_end(workload))
                 && shown != told
+                && group(job).is_empty()
             {
                 let what = format!("the job says {shown:?} and its Workload {told:?}");
                 findings.about("I11", case, what);

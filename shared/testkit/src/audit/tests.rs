@@ -2,6 +2,7 @@
 
 mod contain;
 mod leads;
+mod pods;
 mod quota;
 mod rest;
 mod running;

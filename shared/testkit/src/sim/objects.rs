@@ -11,7 +11,7 @@ use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
-use super::kind::JobKind;
+use super::kind::{self, Child, JobKind};
 use super::script::{JobPlan, Lost, Script, WorkerPlan};
 
 /// Where the jobs are.
@@ -181,6 +181,20 @@ pub(super) async fn has_namespace(server: &Server, which: Space) -> bool {
 pub(super) async fn delete_namespace(server: &Server, which: Space) {
     let path = format!("/api/v1/namespaces/{}", space_name(which));
     ask(server, Method::DELETE, &path, None).await;
+}
+
+/// Deletes what an `AppWrapper` has made on a worker.
+pub(super) async fn delete_children(worker: &Server, wrapper: &str) {
+    let jobs = JobKind::Job.path(NAMESPACE);
+    let (_, all) = ask(worker, Method::GET, &jobs, None).await;
+    for job in all["items"].as_array().into_iter().flatten() {
+        let owner = &job["metadata"]["ownerReferences"][0];
+        if owner["kind"] == JobKind::AppWrapper.to_string() && owner["name"] == wrapper {
+            let name = job["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("{jobs}/{name}?propagationPolicy=Background");
+            ask(worker, Method::DELETE, &path, None).await;
+        }
+    }
 }
 
 /// Removes all objects of a kind at once, as when its definition is deleted by force, and what was made for them.
@@ -388,8 +402,8 @@ pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value
     objects
 }
 
-/// A job as it is stored once the webhooks have seen it.
-pub(super) fn job(plan: &JobPlan) -> (String, Value) {
+/// The objects of a job, and where they are created, as they are stored once the webhooks have seen them.
+pub(super) fn job(plan: &JobPlan) -> Vec<(String, Value)> {
     let mut labels = json!({"kueue.x-k8s.io/queue-name": queue_name(plan.queue)});
     if plan.urgent {
         labels["kueue.x-k8s.io/priority-class"] = URGENT.into();
@@ -399,20 +413,41 @@ pub(super) fn job(plan: &JobPlan) -> (String, Value) {
         annotations[roadstead_world::EXIT_CODE] = "1".into();
     }
     let requests = json!({"cpu": plan.cpus.to_string()});
-    let metadata = json!({"name": plan.name, "namespace": NAMESPACE, "labels": labels});
-    let template = json!({
+    let metadata = json!({
+        "name": plan.name, "namespace": NAMESPACE, "labels": labels,
+        "annotations": plan.kind.patience(plan.child),
+    });
+    let mut template = json!({
         "metadata": {"annotations": annotations},
         "spec": {
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}],
         },
     });
+    if plan.child == Child::Hangs {
+        template["spec"]["nodeSelector"] = json!({"example.com/nowhere": "yes"});
+    }
+    let path = plan.kind.path(NAMESPACE);
+    if plan.kind == JobKind::Pod {
+        let names = plan.objects();
+        let is_group = names.len() > 1;
+        let member = |name: String| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = name.into();
+            let mut pod = plan.kind.object(&metadata, 1, &template);
+            if is_group {
+                kind::join_group(&mut pod, &plan.name, plan.pods);
+            }
+            (path.clone(), pod)
+        };
+        return names.into_iter().map(member).collect();
+    }
     let mut object = plan.kind.object(&metadata, plan.pods, &template);
     // Limit: of the kinds whose controllers are played, only that of Jobs removes what has ended.
     if plan.vanishes && plan.kind == JobKind::Job {
         object["spec"]["ttlSecondsAfterFinished"] = 0.into();
     }
-    (plan.kind.path(NAMESPACE), object)
+    vec![(path, object)]
 }
 
 /// Where pods are asked for.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
 use super::fault::{Called, Fault, Forgery, Link, Space};
-use super::kind::JobKind;
+use super::kind::{Child, JobKind};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{JobPlan, Lost, Script, Skew, Spread};
@@ -306,7 +306,7 @@ impl Stage {
             let bug = self.bug.filter(|_| !is_rival);
             roadstead_manager::assemble_with_bug(parts, dial, bug, &readiness, tasks, &life.stop).await
         } else {
-            roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
+            roadstead_worker::assemble_with_bug(parts, self.bug, &readiness, tasks, &life.stop).await
         };
         if let Err(error) = started {
             self.note(format_args!("{name} does not start: {error}"));
@@ -367,7 +367,7 @@ impl Stage {
                 self.processes[rival].release(number);
                 if called == Called::Otherwise {
                     let jobs = (1..=RIVAL_JOBS)
-                        .map(|number| objects::job(&rival_job(number)))
+                        .flat_map(|number| objects::job(&rival_job(number)))
                         .collect();
                     let made = objects::create(&self.servers[rival], jobs).await;
                     self.note(format_args!("jobs of the rival: {made:?}"));
@@ -520,6 +520,7 @@ fn rival_job(number: usize) -> JobPlan {
     JobPlan {
         name: format!("job-{number}"),
         kind: JobKind::Job,
+        child: Child::Well,
         pods: 1,
         cpus: 1,
         secs: 5,

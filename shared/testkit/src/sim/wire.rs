@@ -26,7 +26,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::TrueTime;
 use super::fault::{Fault, Right, Way};
-use super::kind::JobKind;
+use super::kind::{self, JobKind};
 use super::process::Life;
 use super::trace::Trace;
 
@@ -345,8 +345,11 @@ impl Wire {
 
     async fn carry(self: Arc<Self>, life: Life, user: User, request: Request<Body>) -> Result<Answer, Lost> {
         let (parts, body) = request.into_parts();
-        let body = body.collect_bytes().await.map_err(|_broken| Lost::Reset)?;
+        let mut body = body.collect_bytes().await.map_err(|_broken| Lost::Reset)?;
         let (method, target) = (parts.method.clone(), parts.uri.clone());
+        if method == Method::POST && target.path().ends_with("/pods") {
+            body = kind::admitted(&body).unwrap_or(body);
+        }
         let name = target.path_and_query().map_or("", |target| target.as_str());
         let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
         // Why the breaks now: one that comes while the request is under way counts too.

@@ -101,12 +101,12 @@ fn foreign_secret(args: &Join, found: &Secret) -> Failure {
     let name = found.name_any();
     Failure::new(
         format!(
-            "secret {}/{name} is there already and is not ours",
+            "secret {}/{name} exists already and is not ours",
             args.manager.namespace
         ),
         format!("it has no label {}={}", secret::CREDENTIAL_LABEL, args.name),
         format!(
-            "choose another name for the cluster, or delete the secret if nobody needs it: kubectl -n {} delete secret {name}",
+            "choose another name for the cluster, or delete the secret if it is not needed: kubectl -n {} delete secret {name}",
             args.manager.namespace
         ),
     )
@@ -288,7 +288,7 @@ fn yaml(object: &impl Serialize) -> Result<String, Failure> {
 pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
     let (why, next) = match told {
         None => (
-            "the manager has not looked at the cluster".to_owned(),
+            "the manager has not tried the cluster yet".to_owned(),
             format!(
                 "check that the manager runs: kubectl -n {} get pods",
                 args.manager.namespace
@@ -297,12 +297,12 @@ pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
         Some((reason, message)) => {
             let next = match reason {
                 "ClientConnectionFailed" => {
-                    "mend what the message names; if the address is wrong, run the same command with --server and the one at which \
+                    "correct what the message names; if the address is wrong, run the same command with --server and the one at which \
                      the manager reaches the worker"
                         .to_owned()
                 }
                 "InsecureKubeConfig" => {
-                    "mend what the message names, then run the same command again".to_owned()
+                    "correct what the message names, then run the same command again".to_owned()
                 }
                 "BadKubeConfig" => format!(
                     "check that the manager looks for Secrets in namespace {}, or name its namespace with --namespace",

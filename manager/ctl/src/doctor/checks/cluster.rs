@@ -227,7 +227,7 @@ fn conversion(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "leads to this installation", |names| {
         bad(
             format!("no authority, or another namespace: {names}"),
-            "the process puts it right within a minute of its start; look at its log",
+            "the process corrects it within a minute of its start; see its log",
         )
     }))
 }

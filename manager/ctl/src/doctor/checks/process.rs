@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         PROCESS,
         "cluster-role",
         On::Both,
-        "without its rights the process stands still",
+        "without its rights the process cannot work",
         cluster_role,
     ),
     check(
@@ -165,7 +165,7 @@ fn configuration(facts: &Facts) -> Result<Seen, Unread> {
         Ok(config) => warning(config.warnings.join("; "), "take these keys out of the values"),
         Err(error) => bad(
             error.to_string(),
-            "mend the values, then install again with --values",
+            "correct the values, then install again with --values",
         ),
     })
 }

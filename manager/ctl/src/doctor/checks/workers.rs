@@ -171,7 +171,7 @@ fn credentials_present(facts: &Facts) -> Result<Seen, Unread> {
         .filter(is_missing)
         .map(name)
         .collect();
-    Ok(none_of(faulty, "every Secret is there", |names| {
+    Ok(none_of(faulty, "every Secret exists", |names| {
         bad(
             format!("without a Secret: {names}"),
             "roadstead cluster join NAME --kubeconfig FILE",

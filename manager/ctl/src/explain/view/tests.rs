@@ -178,7 +178,7 @@ fn the_next_step_for_a_job_that_came_before_its_queue_is_to_create_it_again() {
     let refused =
         format!("Admission check(s): [federation], were rejected: {NOT_MANAGED}: Expecting spec.managedBy");
     assert!(next(&refused).starts_with("delete the job and create it again"));
-    assert!(next("no adapter").starts_with("mend what the message names"));
+    assert!(next("no adapter").starts_with("correct what the message names"));
 }
 
 /// Spec: experience 5. Each cause has a command that shows it.

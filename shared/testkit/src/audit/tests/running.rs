@@ -578,15 +578,21 @@ fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
 impl Scene {
     /// A job that the job of `name` on a worker made, and a pod of it.
     fn child(&mut self, name: &str, child: &str, cluster: &str) {
-        let owner = |uid: String| json!([{"kind": "any", "name": "any", "uid": uid, "controller": true}]);
-        let made = format!("{cluster}-{child}");
+        self.attempt(name, child, cluster, 1);
+    }
+
+    /// The same, made by an `AppWrapper` for its n-th attempt.
+    fn attempt(&mut self, name: &str, child: &str, cluster: &str, attempt: u32) {
+        let owner =
+            |uid: String| json!([{"kind": "AppWrapper", "name": "any", "uid": uid, "controller": true}]);
+        let made = format!("{cluster}-{child}-{attempt}");
         let job = json!({
             "metadata": {"name": child, "uid": made, "ownerReferences": owner(format!("{cluster}-job-{name}"))},
             "spec": {"suspend": false},
         });
         self.put(cluster, SYSTEM, JOBS, job);
         let pod = json!({
-            "metadata": {"name": format!("{child}-0"), "ownerReferences": owner(made)},
+            "metadata": {"name": format!("{child}-{attempt}"), "ownerReferences": owner(made)},
             "status": {"phase": "Running"},
         });
         self.put(cluster, SYSTEM, PODS, pod);
@@ -630,4 +636,49 @@ fn a_pod_of_a_job_that_a_job_made_counts_for_the_one_at_the_top() {
         told("jobs.batch ns/a-leader-0"),
         "its maker is gone and it lives on"
     );
+}
+
+/// Spec: appwrapper 2.3, 2.5; safety 1 I4
+#[test]
+fn an_attempt_of_a_wrapper_begins_without_pods_of_the_last_and_its_quota_is_held_as_long_as_they_live() {
+    let attempts = |ends: bool| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        scene.attempt("a", "a-wrapped", "east", 1);
+        if ends {
+            scene.edit(
+                "east",
+                SYSTEM,
+                PODS,
+                "a-wrapped-1",
+                json!({"status": {"phase": "Failed"}}),
+            );
+        }
+        scene.remove("east", WORKER, JOBS, "a-wrapped");
+        scene.attempt("a", "a-wrapped", "east", 2);
+        scene
+    };
+    attempts(true).is_fine();
+    assert_eq!(attempts(false).broken(), ["appwrapper 2.3"]);
+    let frees = |first: &str| {
+        let mut scene = attempts(true);
+        let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
+        let ended = json!({"status": {"phase": "Failed"}});
+        match first {
+            "quota" => scene.status("east", WORKER, "a", held),
+            _ => {
+                scene.edit("east", SYSTEM, PODS, "a-wrapped-2", ended);
+                scene.status("east", WORKER, "a", held);
+            }
+        }
+        scene
+    };
+    frees("pods").is_fine();
+    assert_eq!(frees("quota").broken(), ["appwrapper 2.5"]);
+    let mut deleted = attempts(true);
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    deleted.edit("east", MANAGER, JOBS, "a", goes);
+    let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
+    deleted.status("east", WORKER, "a", held);
+    deleted.is_fine();
 }

@@ -1,7 +1,7 @@
 //! Runs that are told step by step, because the dice seldom do.
 
 use super::super::fault::{Link, Space, Way};
-use super::super::kind::JobKind;
+use super::super::kind::{Child, JobKind};
 use super::super::script::{Duty, Heard, JobPlan, Lost, Spread};
 use super::*;
 use crate::audit::End;
@@ -112,6 +112,7 @@ fn missed() -> JobPlan {
     JobPlan {
         name: "missed".to_owned(),
         kind: JobKind::Job,
+        child: Child::Well,
         pods: 1,
         cpus: 1,
         secs: 45,
@@ -199,11 +200,13 @@ fn played(jobs: &[JobPlan], faults: Vec<(u64, u64, Fault)>) -> Result<Vec<String
         return Err(outcome.violations.join("\n"));
     }
     for job in jobs {
-        let place = format!("{} {}/{}", job.kind.resource(), objects::NAMESPACE, job.name);
         let end = if job.fails { End::Failed } else { End::Succeeded };
-        let shown = outcome.ending.outcomes.get(&place);
-        if shown != Some(&Ended::Ended(end)) {
-            return Err(format!("{place} is {shown:?}, not {end:?}"));
+        for object in job.objects() {
+            let place = format!("{} {}/{object}", job.kind.resource(), objects::NAMESPACE);
+            let shown = outcome.ending.outcomes.get(&place);
+            if shown != Some(&Ended::Ended(end)) {
+                return Err(format!("{place} is {shown:?}, not {end:?}"));
+            }
         }
     }
     Ok(outcome.trace)

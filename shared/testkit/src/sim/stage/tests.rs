@@ -166,6 +166,8 @@ fn a_kind_goes_with_its_objects_and_is_served_again_empty() {
             (JobKind::Job, StatusCode::OK),
             (JobKind::JobSet, StatusCode::NOT_FOUND),
             (JobKind::PyTorchJob, StatusCode::OK),
+            (JobKind::AppWrapper, StatusCode::OK),
+            (JobKind::Pod, StatusCode::OK),
         ] {
             let job = format!("{}/gone", kind.path(objects::NAMESPACE));
             assert_eq!(get(&stage, &job).await.0, found, "{kind}");
