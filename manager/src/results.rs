@@ -1,5 +1,5 @@
-//! What the steps of Argo Workflows report, brought home: a step that runs on a worker writes its `WorkflowTaskResult` there, and
-//! the workflow controller of the manager waits for it here.
+//! Brings home the results of steps of Argo Workflows. A step that runs on a worker writes its `WorkflowTaskResult` there, and the
+//! workflow controller of the manager waits for it here.
 //!
 //! Invariant: a result is copied only from the worker on which the pod of its step runs, and is deleted there only once it is
 //! complete and stored here.
@@ -25,12 +25,12 @@ use crate::dispatch::Dispatch;
 use crate::remote::Remote;
 use crate::steps::{API_VERSION, pods_of, workflow_of};
 
-/// On pods and results: the Workflow. What is listed has it.
+/// Label of pods and results: the name of the Workflow. Every listed result has it.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
-/// On a result: whether the step has reported everything.
+/// Label of a result: whether the step has reported everything.
 const COMPLETE_LABEL: &str = "workflows.argoproj.io/report-outputs-completed";
 const FIELD_MANAGER: &str = "roadstead-manager";
-/// Results of one worker at the same time.
+/// How many results of one worker are handled at the same time.
 const WORKERS: usize = 4;
 
 /// The kind of results.
@@ -51,7 +51,7 @@ pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: Cancellat
             bell.add(change.key.clone(), Lane::Placed);
         }
     });
-    // Why after that: what comes between the two is due twice, and nothing is missed.
+    // Why after that: a result that comes between the two is due twice, and none is missed.
     for result in results.all() {
         due.add(key_of(&*result), Lane::Placed);
     }
@@ -111,8 +111,8 @@ fn local_pod(d: &Dispatch, remote: &Remote, result: &Key) -> Option<Arc<DynamicO
     workloads.iter().any(is_there).then_some(pod)
 }
 
-/// The result of a step as it is stored on the manager, owned by the Workflow of the manager's pod. `None` when it is not about
-/// that pod's Workflow.
+/// The result of a step as it is stored on the manager, owned by the Workflow of the manager's pod. `None` when the result is of
+/// another Workflow.
 fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject> {
     let owner = workflow_of(pod)?;
     if result.labels().get(WORKFLOW_LABEL) != Some(&owner.name) {

@@ -14,10 +14,10 @@ use roadstead_kinds::rows;
 
 /// Version of the API of Workflows and of their results.
 pub(crate) const API_VERSION: &str = "argoproj.io/v1alpha1";
-/// On a pod: the name of its result.
+/// Annotation of a pod: the name of its result.
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
-/// See the module. Empty where pods are not queued.
+/// The steps. Empty where pods are not queued.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Index>);
 

@@ -1,7 +1,7 @@
 //! A node for each worker cluster, on which pods show where they run.
 //!
-//! Invariant: nothing runs on it. It is Ready as long as this process lives, whatever becomes of its cluster: else the controller that
-//! looks after nodes would evict pods here because a cable is cut there. A pod on it that is deleted goes when its copy has gone.
+//! Invariant: nothing runs on it. It is Ready as long as this process lives, whatever happens to its cluster. Otherwise a cut cable
+//! there would make the node controller here evict pods. A deleted pod on it goes when its copy has gone.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 
@@ -33,27 +33,27 @@ use crate::dispatch::Dispatch;
 /// How often the lease of a node is renewed, as kubelets do, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);
 const LEASE_SECS: u32 = 40;
-/// When a pod is looked at again whose copy is still there.
+/// When a pod is looked at again while its copy is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// Pods at the same time.
+/// How many pods are handled at the same time.
 const WORKERS: usize = 4;
-/// Where the leases of nodes lie.
+/// The namespace of the leases of nodes.
 const LEASES: &str = "kube-node-lease";
 const FIELD_MANAGER: &str = "roadstead-manager";
 
-/// The clusters whose nodes are there. Always empty where `virtualNodes.enable` is off.
+/// The clusters that have a node. Always empty where `virtualNodes.enable` is off.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Mutex<BTreeSet<String>>);
 
 impl Kept {
-    /// The node of a cluster, if it is there. Why asked for: a pod that is bound to a missing node is deleted by the pod garbage
-    /// collector.
+    /// The name of a cluster's node, if the node exists. Why it may not: the pod garbage collector deletes a pod that is bound to a
+    /// missing node.
     pub(crate) fn node_of(&self, cluster: &ClusterName) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         { kept.contains(cluster.as_str()) }.then(|| names::virtual_node(cluster.as_str()))
     }
 
-    /// Notes the clusters whose nodes are there, and answers whether one has come.
+    /// Remembers the clusters that have a node; returns whether one is new.
     fn note(&self, now: BTreeSet<String>) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_come = !now.is_subset(&kept);
@@ -62,14 +62,14 @@ impl Kept {
     }
 }
 
-/// See the module.
+/// Keeps the nodes, and ends the pods on them.
 #[derive(Clone)]
 pub(crate) struct VirtualNodes {
     dispatch: Dispatch,
     /// The manager's own pods, and their position in its caches.
     pods: KindCache,
     kind: usize,
-    /// The time of day, which other processes compare leases with.
+    /// The wall clock, because other processes compare leases with it.
     wall: Clock,
 }
 
@@ -94,7 +94,7 @@ impl VirtualNodes {
                 ring.add(change.key.clone(), Lane::Placed);
             }
         });
-        // Why after that: what comes between the two is due twice, and nothing is missed.
+        // Why after that: a pod that comes between the two is due twice, and none is missed.
         for pod in self.pods.objects.all().iter().filter(|pod| ends_on_node(pod)) {
             due.add(roadstead_kubeio::cache::key_of(&**pod), Lane::Placed);
         }
@@ -130,7 +130,7 @@ impl VirtualNodes {
         }
     }
 
-    /// Whether the pod may run in the cluster of this node. One that is no longer configured is not asked.
+    /// Whether the pod may run in the cluster of this node. A cluster that is no longer configured is not asked.
     fn may_have_copy(&self, node: &str, pod: &Key) -> bool {
         let clusters = self.dispatch.federation.clusters.all();
         let mut named = clusters.iter().map(|cluster| cluster.name_any());
@@ -184,7 +184,7 @@ impl VirtualNodes {
             tell(troubles, cluster, answer);
         }
         if self.dispatch.virtual_nodes.note(kept) {
-            // Why: a pod whose copy runs already would be looked at only when that changes.
+            // Why: a pod whose copy runs already would be looked at only when that copy changes.
             for pod in self.pods.objects.all() {
                 let key = self.pods.key_of(&pod);
                 let kind = self.kind;
@@ -194,7 +194,7 @@ impl VirtualNodes {
         tell(troubles, "", self.tidy(&clusters).await);
     }
 
-    /// Makes the node of a cluster, if it is not there, and renews its lease.
+    /// Creates the node of a cluster, if it is missing, and renews its lease.
     async fn present(&self, cluster: &str) -> Result<(), String> {
         let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let name = names::virtual_node(cluster);
@@ -224,7 +224,7 @@ impl VirtualNodes {
         Ok(())
     }
 
-    /// Writes a node that is Ready, and gives its UID.
+    /// Writes a Ready node, and returns its UID.
     async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, String> {
         let node = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Node",
@@ -293,7 +293,7 @@ fn is_ready(node: &Node) -> bool {
         .any(|taint| taint.key == labels::VIRTUAL_NODE)
 }
 
-/// Tells what failed, once, and that it has succeeded again.
+/// Logs a failure once, and when it is over.
 fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) {
     match answer {
         Ok(()) => {

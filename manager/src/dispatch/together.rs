@@ -1,6 +1,7 @@
 //! Steps of one Argo Workflow stay in one cluster: the one that took the first of them.
 //!
-//! Why: what a step leaves behind (a volume, a cache, an artifact in the cluster's own store) is where the next one looks for it.
+//! Why: the next step looks for the results of a step (a volume, a cache, an artifact in the cluster's own store) in the same
+//! cluster.
 //!
 //! *Source*: `spec/jobs.md 13.2`.
 
@@ -16,7 +17,7 @@ use super::Dispatch;
 use super::kind::state_on;
 use crate::sites;
 
-/// Of the clusters of a check those to which a job that has none yet may go.
+/// The clusters of a check to which a job that has none yet may go.
 pub(super) fn narrowed(
     d: &Dispatch,
     (key, job): (&Key, &CachedJob),
@@ -40,7 +41,7 @@ pub(super) fn narrowed(
     }
 }
 
-/// Whether a cluster can take a step now. Why else another one: a Workflow goes on without the cluster that it began in.
+/// Whether a cluster can take a step now. Why another one may follow: a Workflow goes on without the cluster in which it began.
 fn takes(d: &Dispatch, key: &Key, cluster: &ClusterName) -> bool {
     let Some(stored) = d.federation.clusters.named(cluster.as_str()) else {
         return false;

@@ -1,7 +1,7 @@
 //! Kinds of jobs on a connected worker: each comes, goes and fails by itself.
 //!
-//! Invariant: nothing that happens to a kind ends the connection. What depends on a kind is looked at again when it is known again
-//! which jobs of it there are.
+//! Invariant: no event of a kind ends the connection. Workloads that depend on a kind are looked at again when the jobs of this
+//! kind are known again.
 //!
 //! *Source*: `spec/multikueue.md 2.4` (deviation), `spec/safety.md` F26.
 
@@ -15,10 +15,10 @@ use roadstead_kubeio::trouble;
 use super::Remote;
 use super::supervisor::{Fleet, of_kind};
 
-/// How long a connection that is being opened waits for kinds of which the API server says nothing.
+/// How long a connection that is being opened waits for kinds about which the API server does not answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Waits until the API server has said something of each kind, but not for long.
+/// Waits, for a limited time, until the API server has answered about each kind.
 pub(super) async fn answered(remote: &Remote) {
     let all = async {
         for jobs in &remote.jobs {
@@ -26,11 +26,11 @@ pub(super) async fn answered(remote: &Remote) {
             health.wait_for(|health| *health != Health::Starting).await;
         }
     };
-    // Why no error: a kind of which nothing is known holds up its own jobs only.
+    // Why no error: an unknown kind delays only its own jobs.
     let _all_in_time = tokio::time::timeout(ANSWER_MAX, all).await;
 }
 
-/// Results of steps, for the memory of what was told of them.
+/// Results of steps, as named in the memory of reported failures.
 const RESULTS: &str = "WorkflowTaskResult";
 
 /// Follows one kind, by its place among those of the worker. Never ends.
@@ -76,7 +76,7 @@ pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) 
     tokio::join!(unread, settling);
 }
 
-/// Says when the results of steps of Argo Workflows cannot be read there. Never ends.
+/// Reports when the results of steps of Argo Workflows cannot be read there. Never ends.
 pub(super) async fn tell_results(fleet: Arc<Fleet>, cluster: String, health: Follower<Health>) {
     let tell = |why: Option<&str>| match why {
         Some(why) => {

@@ -1,7 +1,7 @@
 //! A job that has failed for good on one worker and is tried on another one, as its owner asks by annotation.
 //!
-//! Invariant: what failed belongs to a dispatch that is over. The number of the next dispatch and the name of the cluster are stored
-//! before the status, so no end of the failed run is believed afterwards (`spec/safety.md` I11).
+//! Invariant: the failed run belongs to a dispatch that is over. The number of the next dispatch and the name of the cluster are
+//! stored before the status, so no end of the failed run is believed afterwards (`spec/safety.md` I11).
 //!
 //! *Source*: `spec/multikueue.md 3.3 R4` (deviation), `spec/safety.md 3.1`.
 
@@ -17,7 +17,7 @@ const FAILED: &str = "Failed";
 /// Whether a job that has failed for good on a worker is tried on another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// How often, at most; 0 when it has failed then.
+    /// How often at most; 0 means that the first failure is final.
     pub limit: usize,
     /// The clusters on which it has failed.
     pub failed_on: BTreeSet<ClusterName>,
@@ -32,7 +32,7 @@ impl Pass<'_> {
         failed_on.len() < *limit && self.o.clusters.iter().any(is_other)
     }
 
-    /// Whether the end of the job of `winner` is not to be shown yet: its Workload there has not said whether it failed.
+    /// Whether the end of the job of `winner` is not to be shown yet: its Workload there does not show yet whether it failed.
     pub(super) fn awaits_verdict(&self, winner: &ClusterName, copies: &Copies) -> bool {
         copies.current_job(self.o.epoch).is_some_and(|job| job.finished) && self.has_try_left(winner)
     }

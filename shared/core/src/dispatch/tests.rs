@@ -81,7 +81,7 @@ const RUNNING: RemoteJob = RemoteJob {
     twins: Twins::All,
 };
 
-/// A cluster that has not answered since then, and that nothing is known of.
+/// A cluster that has not answered since then, and of which nothing is known.
 fn away(minute: i64) -> Remote {
     Remote::Unreachable {
         since: at(minute),

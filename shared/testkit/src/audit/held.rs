@@ -1,8 +1,8 @@
-//! Plain pods are held: they are let go on a worker only while their Workload there is admitted, and never on the manager, where they
-//! stand for those that run.
+//! Plain pods are held. On a worker they are let go only while their Workload there is admitted. On the manager they are never let
+//! go: they stand for the pods that run.
 //!
-//! That all pods of a group run on one cluster is judged as for all jobs ([`super::single`]), and so is that no pod remains when what
-//! it was sent for is gone ([`super::orphan`]).
+//! The auditor of all jobs also judges that all pods of a group run on one cluster ([`super::single`]), and that no pod remains
+//! without an owner ([`super::orphan`]).
 //!
 //! *Source*: `spec/jobs.md 12.8, 12.9`.
 

@@ -1,4 +1,4 @@
-//! I2: no job gets lost. I3: none is stuck, and when nothing happens nothing is written.
+//! I2: no job gets lost. I3: no job is stuck, and nothing is written at rest.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,17 +12,17 @@ use super::object::{
 };
 use super::{Findings, Promise};
 
-/// What goes on for ever: leases, Events, and the credentials in Secrets.
+/// Objects that are written for ever: leases, Events, and the credentials in Secrets.
 const RENEWALS: &[&str] = &[
     "leases.coordination.k8s.io",
     "events",
     "events.events.k8s.io",
     "secrets",
 ];
-/// Writes that are remembered.
+/// How many writes are remembered.
 const WRITES: usize = 64;
 
-/// See the module.
+/// The auditor of I2 and I3.
 #[derive(Default)]
 pub(super) struct Lost {
     submitted: BTreeMap<(String, String, String), Timestamp>,
@@ -30,16 +30,16 @@ pub(super) struct Lost {
     writes: VecDeque<(Timestamp, String)>,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It ended, and everybody says so.
+    /// It ended, and all objects of it agree.
     Ended,
     /// It runs.
     Runs,
     /// It waits, and says why.
     Waits(String),
-    /// None of that.
+    /// None of these.
     Stuck(String),
 }
 
@@ -118,7 +118,7 @@ fn key(place: &Place) -> (String, String, String) {
     )
 }
 
-/// Where a job of the manager stands at rest.
+/// The state of a job of the manager at rest.
 pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
     let Some((case, workload)) = book.workload_of(place, job) else {
         return if job_end(job).is_some() {
@@ -128,7 +128,7 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
         };
     };
     let finished = is_true(workload, "Finished");
-    // Why not before: others of its group may still run.
+    // Why not before: other pods of its group may still run.
     let ended = job_end(job).is_some() && (group(job).is_empty() || finished);
     match (ended, finished) {
         (true, true) => return Standing::Ended,
@@ -173,7 +173,7 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
     }
 }
 
-/// Whether a job of the manager has ended, or is switched off and holds nothing.
+/// Whether a job of the manager has ended, or is deactivated and holds nothing.
 pub(super) fn is_done(book: &Book, place: &Place, job: &Value) -> bool {
     standing(book, place, job) == Standing::Ended
         || book

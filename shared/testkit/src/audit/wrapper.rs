@@ -1,9 +1,9 @@
-//! What is promised of an `AppWrapper` on the worker that runs it: its quota is not free while a pod of it lives, unless it is being
-//! deleted; and an attempt begins only when no pod of the one before lives.
+//! The promise about an `AppWrapper` on the worker that runs it: its quota is not free while a pod of it lives, unless it is being
+//! deleted. And an attempt begins only when no pod of the attempt before lives.
 //!
 //! Why not when it is being deleted: the quota of a job goes with the job (`spec/jobs.md 15.37`, `spec/known-faults.md`).
 //!
-//! That nothing of it remains when it is gone is judged as for all jobs ([`super::orphan`]), and so is that it ends
+//! The auditors of all jobs also judge that nothing of it remains when it is gone ([`super::orphan`]), and that it ends
 //! ([`super::lost`]).
 //!
 //! *Source*: `spec/appwrapper.md 2.3` (T20, T23 to T25, T28), 2.5.
@@ -21,25 +21,25 @@ use super::object::{controller, holds_quota, is_deleting, is_live_pod, list, uid
 const KIND: &str = "AppWrapper";
 const NAMESPACES: &str = "namespaces";
 
-/// A job that an `AppWrapper` made.
+/// A job that an `AppWrapper` created.
 #[derive(Clone, Debug)]
 struct Child {
     case: Name,
     name: Arc<str>,
 }
 
-/// See the module.
+/// The auditor of AppWrappers.
 #[derive(Default)]
 pub(super) struct Wrappers {
-    /// By cluster and UID, also those that are gone: their pods may not be.
+    /// By cluster and UID, also children that are gone: their pods may still be there.
     children: BTreeMap<(Arc<str>, Arc<str>), Child>,
-    /// The pods that live, by cluster and case, and what made each.
+    /// The live pods, by cluster and case, with the UID of their owner.
     pods: BTreeMap<(Arc<str>, Name), BTreeMap<Place, Arc<str>>>,
-    /// Clusters whose storage was restored from a backup: what lives there is nobody's fault.
+    /// Clusters whose storage was restored from a backup: no process is at fault for pods that live there.
     restored: BTreeSet<Arc<str>>,
     /// The `AppWrappers` and other jobs that are being deleted or gone, by cluster and case.
     going: BTreeSet<(Arc<str>, Name)>,
-    /// Namespaces that end, by cluster: what holds quota goes there as well as what uses it.
+    /// Namespaces that end, by cluster: there the holder of the quota goes as well as its user.
     ending: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
@@ -95,7 +95,7 @@ impl Wrappers {
         }
     }
 
-    /// A pod lives: none of another attempt may.
+    /// A pod lives: no pod of another attempt may.
     fn judge_attempts(&self, here: &(Arc<str>, Name), findings: &mut Findings) {
         let (cluster, case) = here;
         let mut attempts: BTreeMap<&Arc<str>, &Arc<str>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The kinds of jobs in a run: where they are asked for, and an object of each as the API stores it.
+//! The kinds of jobs in a run: their paths, and an object of each as the API stores it.
 //!
 //! Why jobs come suspended and marked as managed: the product's webhooks do that, and webhooks are not called here.
 
@@ -10,19 +10,19 @@ use roadstead_api::constants::{annotations, finalizers, gates, labels};
 use roadstead_world::Kind as Played;
 use serde_json::{Value, json};
 
-/// How long an `AppWrapper` waits before it tries again, and for pods that do not start where that is what is played. Why so
-/// short: a run is quiet meanwhile, and would be judged.
+/// How long an `AppWrapper` waits before it tries again, and for pods that do not start in runs that play this. Why so short: a run
+/// is quiet meanwhile, and would be judged.
 const RETRY_PAUSE: &str = "10s";
 const WARMUP: &str = "20s";
-/// How often it tries again.
+/// How many times it tries again.
 const RETRIES: &str = "2";
 /// The role of every plain pod: those of a group are alike.
 const ROLE: &str = "main";
 
-/// What is wrong with an `AppWrapper`'s children, beside what holds for all jobs.
+/// The trouble of an `AppWrapper`'s children, beside that of all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
-    /// Nothing.
+    /// No trouble.
     Well,
     /// The pod of the first one never starts.
     Hangs,
@@ -60,7 +60,7 @@ impl JobKind {
         Self::AppWrapper,
         Self::Pod,
     ];
-    /// Those that a definition adds to a cluster, and that go with it.
+    /// The kinds of CustomResourceDefinitions; they go with their definition.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
     /// The name of the integration.
@@ -74,7 +74,7 @@ impl JobKind {
         }
     }
 
-    /// What plays its controller beside that of `batch/v1`.
+    /// The played controller of this kind, beside that of `batch/v1`.
     pub(super) const fn played(self) -> Option<Played> {
         match self {
             Self::Job | Self::AppWrapper | Self::Pod => None,
@@ -99,7 +99,7 @@ impl JobKind {
         self.names().2
     }
 
-    /// As changes of an API server name it.
+    /// The name in the changes of an API server.
     pub(super) fn resource(self) -> String {
         let (group, _, plural) = self.names();
         if group.is_empty() {
@@ -108,7 +108,7 @@ impl JobKind {
         format!("{plural}.{group}")
     }
 
-    /// Where its objects of a namespace are asked for.
+    /// The path of its objects in a namespace.
     pub(super) fn path(self, namespace: &str) -> String {
         let (group, version, plural) = self.names();
         let root = if group.is_empty() {
@@ -119,7 +119,7 @@ impl JobKind {
         format!("{root}/namespaces/{namespace}/{plural}")
     }
 
-    /// The kind that a request is about: also one for what discovery says of its group, which in a run has no other kind.
+    /// The kind of a request's path. Discovery of its group counts too, because in a run the group has no other kind.
     pub(super) fn at(path: &str) -> Option<Self> {
         let group = path
             .strip_prefix("/apis/")?
@@ -129,8 +129,7 @@ impl JobKind {
         Self::ALL.into_iter().find(|kind| kind.names().0 == group)
     }
 
-    /// An object that is held and that a manager may dispatch: `metadata` as given, `pods` pods of this template (its metadata and
-    /// its spec).
+    /// A held object that a manager may dispatch: `metadata` as given, `pods` pods of this template (its metadata and its spec).
     pub(super) fn object(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let (group, version, _) = self.names();
         let mut metadata = metadata.clone();
@@ -183,7 +182,7 @@ impl JobKind {
         json!({"apiVersion": api_version, "kind": self.to_string(), "metadata": metadata, "spec": spec})
     }
 
-    /// The annotations by which a job of this kind is patient.
+    /// The annotations that give a job of this kind its waiting times.
     pub(super) fn patience(self, child: Child) -> Value {
         match self {
             Self::Job | Self::JobSet | Self::PyTorchJob | Self::Pod => json!({}),
@@ -201,13 +200,13 @@ impl JobKind {
         }
     }
 
-    /// The same as one that its own cluster runs.
+    /// The same as an object that its own cluster runs.
     pub(super) fn unmanaged(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let mut object = self.object(metadata, pods, template);
         let holder = match self {
             Self::Job | Self::JobSet | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
-            // Why bare: it is none of the product's, and it is still held.
+            // Why bare: it is not managed by the product, and it is still held.
             Self::Pod => {
                 object["metadata"] = metadata.clone();
                 return object;
@@ -237,7 +236,7 @@ fn hold(metadata: &mut Value, template: &Value) -> Value {
     spec
 }
 
-/// Makes a pod the member of a group of so many. Why it is not tried again: nobody here makes another pod in its place.
+/// Makes a pod a member of a group of `total` pods. Why no retry: nothing here creates another pod in its place.
 pub(super) fn join_group(pod: &mut Value, group: &str, total: i64) {
     pod["metadata"]["labels"][labels::POD_GROUP_NAME] = group.into();
     let said = &mut pod["metadata"]["annotations"];

@@ -26,7 +26,7 @@ fn plain_job(name: &str, secs: i64) -> JobPlan {
     }
 }
 
-/// A worker that has nothing but quota.
+/// A worker with nothing but quota.
 const fn plain_worker(cpus: i64) -> WorkerPlan {
     WorkerPlan {
         cpus,

@@ -14,7 +14,7 @@ const ENDED: RemoteJob = RemoteJob {
     ..RUNNING
 };
 
-/// Chosen on `a`, where it failed; it is to be tried so often elsewhere.
+/// Chosen on `a`, where it failed; it is to be tried elsewhere up to `limit` times.
 fn failed_on_a(limit: usize) -> Case {
     let mut case = Case::won().remote("a", reachable(Some(failed()), Some(ENDED)));
     case.elsewhere.limit = limit;
@@ -71,7 +71,7 @@ fn an_end_is_shown_only_when_it_is_known_whether_it_is_one() {
     assert_eq!(running.plan().mirrors(), Some("a"));
 }
 
-/// A process that died after it had written the number, and before the status.
+/// A process that died after it had written the number and before the status.
 ///
 /// Spec: safety 1 I11
 #[test]

@@ -6,7 +6,7 @@ use super::scene::{MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, cond
 
 const GATES: [&str; 1] = ["kueue.x-k8s.io/admission"];
 
-/// A pod that is held, with these labels and annotations more.
+/// A held pod, with these additional labels and annotations.
 fn pod(name: &str, uid: &str, more: &Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name, "uid": uid, "labels": {"kueue.x-k8s.io/queue-name": "lq"}, "annotations": {}},
@@ -73,7 +73,7 @@ impl Scene {
         }));
     }
 
-    /// The copy of a member, which is held.
+    /// Puts the copy of a member, which is held, on a cluster.
     fn send(&mut self, name: &str, cluster: &str) {
         let marks = json!({
             "labels": {
@@ -104,7 +104,7 @@ impl Scene {
     }
 }
 
-/// A group both of whose pods run in east and show it on the manager.
+/// A group whose two pods run in east and show it on the manager.
 fn runs() -> Scene {
     let mut scene = Scene::new();
     scene.group();
