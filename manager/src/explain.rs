@@ -169,6 +169,7 @@ mod tests {
             conclude: false,
             stopped: false,
             failed: Vec::new(),
+            failed_on: None,
             words: BTreeMap::new(),
             notes: Vec::new(),
             wake_at: None,

@@ -39,7 +39,6 @@ use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
-use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
 use crate::results;
 use crate::sites;
@@ -179,19 +178,12 @@ fn lost_policy(config: &Config) -> LostPolicy {
     }
 }
 
-fn lessor(
-    config: &Config,
-    engine: &Engine,
-    (federation, registry): (&Federation, &Arc<Registry>),
-    (clock, uptime): (&Clock, Uptime),
-) -> Lessor {
+fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
     Lessor {
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
-        clusters: federation.clusters.clone(),
-        registry: registry.clone(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
@@ -218,8 +210,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let known = (&federation, &registry);
-    let lessor = Arc::new(lessor(&config, engine, known, (&clock, uptime)));
+    let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -245,7 +236,6 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     };
     ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
-    let told = Arc::new(remote::told::Told::default());
     let fleet = Arc::new(Fleet {
         client: client.clone(),
         clusters: federation.clusters.clone(),
@@ -261,9 +251,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
         is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
-        placed: ask(&dispatch, sites::placed),
+        naming: tokio::sync::Mutex::default(),
         metrics: counts,
-        told: told.clone(),
+        told: Arc::default(),
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
         policy,
@@ -298,7 +288,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn("collection", leading(collection.boxed()));
     }
-    follow(&dispatch, (changed, members), told, tasks, stop);
+    let following = follow_clusters(dispatch.clone(), (changed, members), stop.clone());
+    tasks.spawn("changes of clusters", following);
     dispatch
 }
 
@@ -319,7 +310,7 @@ fn credentials(
     }
 }
 
-fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> T) -> Ask<T> {
+fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
     let dispatch = dispatch.clone();
     Box::new(move |name| question(&dispatch, name))
 }
@@ -356,28 +347,6 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
     })
 }
 
-/// Follows what becomes of the clusters.
-fn follow(
-    dispatch: &Dispatch,
-    (changed, members): (Bell, Bell),
-    told: Arc<remote::told::Told>,
-    tasks: &mut Tasks,
-    stop: &CancellationToken,
-) {
-    let moved = Arc::new(Dirty::new());
-    let witnesses = Witnesses {
-        client: dispatch.client.clone(),
-        federation: dispatch.federation.clone(),
-        registry: dispatch.registry.clone(),
-        changed: changed.clone(),
-        told,
-    };
-    tasks.spawn("witnesses", witnesses.run(moved.clone(), stop.clone()));
-    let bells = (changed, members, moved);
-    let following = follow_clusters(dispatch.clone(), bells, stop.clone());
-    tasks.spawn("changes of clusters", following);
-}
-
 fn token_lifetime(config: &Config) -> Duration {
     let secs = config.roadstead.multi_kueue.token_lifetime_seconds;
     Duration::from_secs(u64::try_from(secs).unwrap_or_default())
@@ -395,34 +364,24 @@ fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     });
 }
 
-/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go; `moved` is
-/// rung for each of them.
-async fn follow_clusters(
-    dispatch: Dispatch,
-    (changed, members, moved): (Bell, Bell, Bell),
-    stop: CancellationToken,
-) {
+/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go.
+async fn follow_clusters(dispatch: Dispatch, (changed, members): (Bell, Bell), stop: CancellationToken) {
     loop {
-        let names = tokio::select! {
+        tokio::select! {
             biased;
             () = stop.cancelled() => return,
             names = members.take() => {
-                for name in &names {
-                    dispatch.membership_changed(name);
+                for name in names {
+                    dispatch.membership_changed(&name);
                 }
-                names
             }
             names = changed.take() => {
-                for name in &names {
-                    dispatch.cluster_changed(name);
+                for name in names {
+                    dispatch.cluster_changed(&name);
                 }
-                names
             }
-        };
+        }
         // Why only those: what waits otherwise is judged when it is its turn.
         dispatch.caches.recount(ceiling::is_concerned);
-        for name in names {
-            moved.mark(name);
-        }
     }
 }

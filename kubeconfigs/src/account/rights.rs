@@ -6,6 +6,7 @@
 //! - read-only access to queues, flavors and provisioning requests;
 //! - a new token for itself;
 //! - reading and changing one lease of its own name (creating cannot be restricted to a name);
+//! - reading the one namespace whose UID identifies the cluster;
 //! - nothing on Secrets, and pods only if a kind needs them.
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "roadstead";
 /// Longest origin, so that the account's name stays a DNS label.
 const ORIGIN_BYTES_MAX: usize = 53;
+/// The namespace whose UID names a cluster: it lives as long as its cluster.
+pub const IDENTITY: &str = "kube-system";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const LEASE_GROUP: &str = "coordination.k8s.io";
 
@@ -209,6 +212,11 @@ fn cluster_rules(kinds: &[&Kind]) -> Vec<PolicyRule> {
             &read,
         ),
         rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
+        // Why: its UID tells which cluster it is (`spec/safety.md` 3.8).
+        PolicyRule {
+            resource_names: Some(vec![IDENTITY.to_owned()]),
+            ..rule("", &["namespaces"], &["get"])
+        },
     ];
     for kind in kinds {
         rules.extend(kind.rights.account.iter().map(|right| {
@@ -278,6 +286,7 @@ mod tests {
                 "kueue.x-k8s.io: workloads/status: get, patch, update",
                 "kueue.x-k8s.io: clusterqueues, localqueues, resourceflavors: get, list, watch",
                 "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
+                "core: namespaces (only kube-system): get",
                 "batch: jobs: create, delete, get, list, patch, watch",
                 "batch: jobs/status: get",
             ]

@@ -275,6 +275,19 @@ pub enum ClusterVerb {
     Drain(Drain),
     /// Declare the runs on a lost worker cluster lost: its jobs are started elsewhere at once.
     GiveUp(GiveUp),
+    /// Say that a name leads to another cluster from now on, or that its cluster has another address.
+    Move(Move),
+}
+
+/// `roadstead cluster move`
+#[derive(Clone, Debug, Args)]
+pub struct Move {
+    /// The name, and the cluster to which it is to lead.
+    #[command(flatten)]
+    pub join: Join,
+    /// The kubeconfig leads to the cluster that the name leads to already; asked for where that was never identified
+    #[arg(long)]
+    pub same_cluster: bool,
 }
 
 /// `roadstead cluster give-up`

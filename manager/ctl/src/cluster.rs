@@ -6,6 +6,7 @@ pub mod give_up;
 pub mod join;
 pub mod leave;
 pub mod list;
+pub mod move_cluster;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;

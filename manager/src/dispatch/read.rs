@@ -140,22 +140,6 @@ impl Scene {
     }
 }
 
-/// The sites without what a look has shown of who lists a cluster, where that may be newer than `clusters`, those of the check's
-/// config as they were read: what is listed by now was not taken out. What a look shows is in the caches before it is noted
-/// ([`crate::remote::witness`]), so this second reading is no older. What a config takes in is looked at again anyway.
-fn no_newer(
-    d: &Dispatch,
-    (check, clusters): (Option<&CheckName>, &[ClusterName]),
-    mut sites: BTreeMap<ClusterName, Site>,
-) -> BTreeMap<ClusterName, Site> {
-    let unlisted = { sites.iter_mut() }.filter(|(name, site)| site.stood.listed && !clusters.contains(name));
-    for (name, site) in unlisted {
-        let by_now = check.map(|check| d.federation.clusters_of_name(check));
-        site.stood.listed = by_now.is_some_and(|listed| !listed.contains(name));
-    }
-    sites
-}
-
 /// Gathers the scene of one Workload, whose status may be one that is being composed. Without `stored` it is gone.
 pub(super) fn scene(
     d: &Dispatch,
@@ -195,9 +179,9 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
-    let is_held = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let candidates = match &local_job {
-        Some((_, job)) if !is_held => together::narrowed(d, (key, job), clusters.clone()),
+        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
         Some(_) | None => clusters.clone(),
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
@@ -244,7 +228,7 @@ pub(super) fn scene(
     let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
     note_kind(d, &mut sites, kind);
     Scene {
-        sites: no_newer(d, (check.as_ref(), &clusters), sites),
+        sites,
         stored: stored_status,
         check,
         owner,

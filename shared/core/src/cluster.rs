@@ -131,14 +131,6 @@ impl Connection {
         self.lost_since
     }
 
-    /// Since when the cluster is lost, if that is what [`Self::active`] says: who reads it knows of this loss.
-    pub const fn says_lost_since(&self) -> Option<Timestamp> {
-        match self.verdict {
-            Some(Err(_)) => self.lost_since,
-            Some(Ok(())) | None => None,
-        }
-    }
-
     /// How many attempts failed since the last success or change of credentials.
     pub const fn failed_attempts(&self) -> u32 {
         self.failed_attempts

@@ -32,7 +32,6 @@ mod mirror;
 mod observed;
 mod offer;
 pub mod record;
-mod removal;
 mod seek;
 mod waiting;
 
@@ -47,7 +46,6 @@ pub use observed::{
     Twins,
 };
 pub use offer::{ROUND, WIDEN};
-pub use removal::{Stood, Witness};
 pub use waiting::{Missing, Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.

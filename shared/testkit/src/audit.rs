@@ -91,8 +91,6 @@ pub struct Rules {
     pub canaries: Vec<String>,
     /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
     pub lease: SignedDuration,
-    /// After how long a worker counts as lost for good.
-    pub lost_after: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
     /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
@@ -116,7 +114,6 @@ impl Rules {
             clocks: Clocks::Steady,
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
-            lost_after: SignedDuration::from_mins(15),
             quiet: SignedDuration::from_secs(60),
             placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),

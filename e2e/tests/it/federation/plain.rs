@@ -95,7 +95,7 @@ async fn cordon_west(room: Room, value: Value) {
 }
 
 /// Watches for longer than the manager would wait for a fence: the job runs on in east and in no other worker.
-async fn stays_in_east(room: Room, job: &str) {
+pub(super) async fn stays_in_east(room: Room, job: &str) {
     let until = Instant::now() + PAST_EVERYTHING;
     while Instant::now() < until {
         assert!(
@@ -116,7 +116,7 @@ async fn roadstead(room: Room, args: &[&str]) -> Result<String, String> {
     said.map_err(|error| chain(&error))
 }
 
-async fn give_up(room: Room) -> Result<String, String> {
+pub(super) async fn give_up(room: Room) -> Result<String, String> {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     roadstead(
         room,
@@ -133,7 +133,7 @@ async fn give_up(room: Room) -> Result<String, String> {
 }
 
 /// What `roadstead explain` says about a job, once it names this reason.
-async fn explained(room: Room, job: &str, reason: &str) -> String {
+pub(super) async fn explained(room: Room, job: &str, reason: &str) -> String {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     let args = [
         "explain",

@@ -99,10 +99,8 @@ pub const LEASE_SECONDS: &str = "roadstead.dev/lease-seconds";
 pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
 /// On the lease of a manager: changed by the worker regularly, so that the manager knows that the worker watches the lease.
 pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
-/// On the lease of a manager: the manager's `MultiKueueCluster` for this cluster.
-pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
-/// On a `MultiKueueCluster`: UID of the manager's lease there (`-` if none was seen), a space, and a hash of the cluster's
-/// address.
+/// On a `MultiKueueCluster`: which cluster it leads to, as `UID at PRINT`: the UID of its namespace `kube-system` (`-` where that may
+/// not be read) and a print of the address and the certificate authority of its API server.
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 /// On a `Workload`: why it does not run, as a record for users and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";

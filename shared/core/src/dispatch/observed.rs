@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::capacity::Room;
 use super::elsewhere::Elsewhere;
 use super::epoch::EPOCH_BELIEVED_MAX;
-use super::removal::Stood;
 use crate::kind::KindState;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
@@ -118,8 +117,6 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
-    /// What belonged to it once it was lost: who took that away has given its runs up.
-    pub stood: Stood,
     /// An administrator has said of its present loss that the runs there are lost (`roadstead cluster give-up`).
     pub given_up: bool,
     /// Whether our lease is kept there.
@@ -134,10 +131,6 @@ pub struct Site {
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
-    stood: Stood {
-        listed: false,
-        stayed: false,
-    },
     given_up: false,
     lease: Tenure::Held,
     late: false,

@@ -79,6 +79,7 @@ fn done(writes: &[Write]) -> (Vec<&str>, Vec<&str>) {
     for write in writes {
         match write {
             Write::Delete { of } => gone.push(of.name.as_str()),
+            Write::Bind { of, node } => panic!("{} is put on {node}", of.name),
             Write::Patch { of, target, patch } => {
                 assert_eq!(*target, Target::Main);
                 assert_eq!(patch["metadata"]["finalizers"], json!(["example.com/other"]));

@@ -47,7 +47,7 @@ fn started(job: &Value, made: &Value) -> Vec<Value> {
     });
     let patch = |write: Write| match write {
         Write::Patch { patch, .. } => patch,
-        Write::Delete { .. } => panic!("nothing is deleted"),
+        Write::Delete { .. } | Write::Bind { .. } => panic!("nothing is deleted or put on a node"),
     };
     writes.into_iter().map(patch).collect()
 }

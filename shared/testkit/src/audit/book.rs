@@ -16,7 +16,6 @@ use super::{Policy, Rules};
 
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
-pub(super) const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
 /// What queues ask for beside quota.
 pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
 /// Who answers the admission check of a dispatched Workload.
@@ -379,17 +378,6 @@ impl Book {
     pub(super) fn run_at(&self, place: &Place, object: &Value) -> Option<&Run> {
         let of = |uid: &str| self.jobs.get(&(place.cluster.clone(), uid.into()));
         of(uid(object)).or_else(|| of(controller(object)))
-    }
-
-    /// Whether a MultiKueueConfig of the manager names this cluster.
-    pub(super) fn is_in_config(&self, cluster: &str) -> bool {
-        let manager = &self.rules.manager;
-        let lists = |config: &Value| {
-            list(config, &["spec", "clusters"])
-                .iter()
-                .any(|name| name == cluster)
-        };
-        self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
     }
 
     /// What the manager does about a job whose worker is lost: what its queue says, else what its configuration says.

@@ -407,7 +407,7 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
     })
 }
 
-/// A worker that lacks one of the kinds of a CustomResourceDefinition, in a share of the runs, beside these troubles.
+/// A worker that lacks one of the kinds of a `CustomResourceDefinition`, in a share of the runs, beside these troubles.
 pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     dice.set_stream(LACKS_KIND_STREAM);

@@ -60,7 +60,7 @@ impl JobKind {
         Self::AppWrapper,
         Self::Pod,
     ];
-    /// The kinds of CustomResourceDefinitions; they go with their definition.
+    /// The kinds of `CustomResourceDefinition`s; they go with their definition.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
     /// The name of the integration.

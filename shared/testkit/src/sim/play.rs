@@ -170,7 +170,6 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
-        lost_after: SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX),
         lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)

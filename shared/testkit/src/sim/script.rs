@@ -177,28 +177,19 @@ pub enum Duty {
     /// Says by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
     Cordon(usize, Option<&'static str>),
     /// Takes it out of the config.
-    TakeOut(usize, Heard),
+    TakeOut(usize),
     /// Puts it in again.
     PutBack(usize),
     /// Deletes its cluster object.
-    Unregister(usize, Heard),
+    Unregister(usize),
     /// Makes it again, if it has gone.
     Register(usize),
+    /// Gives its runs up, if it is said to be lost, as `roadstead cluster give-up` does.
+    GiveUp(usize),
     /// Points its Secret at another worker.
     Mislead(usize, usize),
     /// Points it at its own again.
     LeadBack(usize),
-}
-
-/// What the manager must say of a worker's connection so that something is done: it decides what that means.
-///
-/// *Source*: `spec/multikueue.md 4.5`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// That it is connected: what runs there is to end there.
-    Answers,
-    /// That it is lost: what runs there is lost, which is the administrator's word for it.
-    Lost,
 }
 
 /// Everything about one run.
@@ -301,9 +292,7 @@ impl Script {
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(MISLEAD_STREAM);
-        if dice.random_ratio(1, MISLEADS)
-            && duties::mislead(&mut dice, number, lost_after, (&mut acts, &faults))
-        {
+        if dice.random_ratio(1, MISLEADS) && duties::mislead(&mut dice, number, lost_after, &mut acts) {
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);

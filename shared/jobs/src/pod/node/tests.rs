@@ -45,12 +45,13 @@ fn is_shown(pod: &Value) -> bool {
 
 /// The pod after it was let go.
 fn let_go_of(pod: &Value) -> Value {
-    let [Write::Patch { target, patch, .. }] = next(pod, &copy("True")).try_into().unwrap() else {
+    let writes = next(pod, &copy("True"));
+    let [Write::Patch { target, patch, .. }] = writes.as_slice() else {
         panic!("it is let go first")
     };
-    assert_eq!(target, Target::Main);
+    assert_eq!(*target, Target::Main);
     assert_eq!(patch["metadata"]["resourceVersion"], "7", "lists are replaced");
-    apply(pod, &patch)
+    apply(pod, patch)
 }
 
 /// Spec: jobs 12.9
