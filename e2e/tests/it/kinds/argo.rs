@@ -2,10 +2,9 @@
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
-use roadstead_e2e::options::RUN_SECONDS;
 use serde_json::{Value, json};
 
-use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_workflows, resource};
+use super::ground::{EAST, Room, condition, is_true, play_workflows, resource};
 use crate::shared::eventually;
 
 mod across;
@@ -205,56 +204,5 @@ fn a_whole_workflow_waits_in_one_queue_and_a_step_uses_what_the_one_before_gave(
         let others = |pod: &&Value| pod["metadata"]["name"] != first["metadata"]["name"];
         assert_prints(printed.iter().find(others).unwrap(), "forty-two");
         assert_eq!(all(room, &workloads()).await.len(), 2);
-    });
-}
-
-/// Spec: jobs 13.2
-#[test]
-fn a_step_that_makes_room_is_tried_again_when_there_is_room() {
-    play_workflows("argo-retry", &[("user-queue", 1)], async |room| {
-        let labels = |class: &[(&str, &str)]| {
-            let all = class.iter().copied().chain([(QUEUE, "user-queue")]);
-            Value::Object(all.map(|(name, value)| (name.to_owned(), json!(value))).collect())
-        };
-        let one = |labels: Value, secs: u32, more: Value| {
-            let mut template = template("main", &more);
-            template["container"]["args"] = json!(["once"]);
-            template["metadata"] = json!({"labels": labels, "annotations": {RUN_SECONDS: secs.to_string()}});
-            json!({"entrypoint": "main", "templates": [template]})
-        };
-        let again = json!({"retryStrategy": {"limit": "3", "retryPolicy": "Always"}});
-        let first = submit(room, one(labels(&[]), LONG_SECS, again)).await;
-        let of = |pod: &Value, workflow: &str| {
-            pod["metadata"]["labels"]["workflows.argoproj.io/workflow"] == *workflow
-        };
-        let running = async |workflow: &str| {
-            eventually(|| async {
-                let mut pods = all(room, &pods()).await.into_iter();
-                pods.find(|pod| {
-                    let goes = pod["metadata"]["deletionTimestamp"].is_string();
-                    of(pod, workflow) && pod["status"]["phase"] == "Running" && !goes
-                })
-            })
-            .await
-        };
-        let tried = running(&first).await;
-        // As the sidecar does: a step that has run ends only when it says that everything is reported, also when its pod is deleted.
-        let mut report = result_of(room, &tried);
-        report["metadata"]["labels"]["workflows.argoproj.io/report-outputs-completed"] = json!("false");
-        room.apply(EAST, report).await;
-        // Why: a step that the controller has not seen running is made anew, without being counted as tried.
-        let runs = |workflow: &Value| {
-            let nodes = workflow["status"]["nodes"].as_object();
-            let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
-            nodes.any(|node| node["type"] == "Pod" && node["phase"] == "Running")
-        };
-        room.until(EAST, &workflows(), &first, runs).await;
-        let high = labels(&[("kueue.x-k8s.io/priority-class", "high")]);
-        let second = submit(room, one(high, 3, json!({}))).await;
-        room.until(EAST, &workflows(), &second, has_succeeded).await;
-        room.apply(EAST, result_of(room, &tried)).await;
-        let anew = running(&first).await;
-        assert_ne!(tried["metadata"]["name"], anew["metadata"]["name"]);
-        room.delete(EAST, &workflows(), &first).await;
     });
 }

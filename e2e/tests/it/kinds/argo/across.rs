@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use roadstead_e2e::options::RUN_SECONDS;
+
 use super::super::ground::{MANAGER, WEST, play_shown};
 use super::*;
 
