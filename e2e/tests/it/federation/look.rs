@@ -46,6 +46,42 @@ async fn reads(room: Room, args: &[&str], first: &str, skipped: usize, cells: &[
     .await
 }
 
+async fn describes(room: Room, worker: &str) {
+    let namespace = room.name;
+    let running = said(room, &["describe", "job/runs", "-n", namespace]).await;
+    for words in [
+        "State:  running",
+        &format!("Cluster:  {worker}"),
+        "cpu=3",
+        "Admitted ",
+        "job/runs",
+    ] {
+        assert!(running.contains(words), "{words}: {running}");
+    }
+    let waiting = said(room, &["describe", "waits", "-n", namespace]).await;
+    for words in [
+        "State:  waiting for quota",
+        "Cluster:  -",
+        "cpu=2",
+        "QuotaReserved ",
+    ] {
+        assert!(waiting.contains(words), "{words}: {waiting}");
+    }
+}
+
+/// What no object matches, and what contradicts itself.
+async fn refuses(room: Room) {
+    let namespace = room.name;
+    let unknown = refused(room, &["get", "jobs", "nothing", "-n", namespace]).await;
+    assert!(unknown.contains("roadstead get jobs -A"), "{unknown}");
+    let unknown = refused(room, &["get", "queues", "nothing", "-n", namespace]).await;
+    assert!(unknown.contains("roadstead get queues -A"), "{unknown}");
+    let both = refused(room, &["get", "jobs", "-A", "-n", namespace]).await;
+    assert!(both.contains("cannot be used with"), "{both}");
+    let labels = refused(room, &["get", "jobs", "-n", namespace, "-l", "a in"]).await;
+    assert!(labels.contains("reading the Workloads failed"), "{labels}");
+}
+
 /// Spec: experience 3, experience P5
 #[test]
 fn a_job_that_runs_and_a_job_that_waits_are_listed_measured_and_described() {
@@ -103,25 +139,7 @@ fn a_job_that_runs_and_a_job_that_waits_are_listed_measured_and_described() {
         )
         .await;
 
-        let running = said(room, &["describe", "job/runs", "-n", namespace]).await;
-        for words in [
-            "State:  running",
-            &format!("Cluster:  {worker}"),
-            "cpu=3",
-            "Admitted ",
-            "job/runs",
-        ] {
-            assert!(running.contains(words), "{words}: {running}");
-        }
-        let waiting = said(room, &["describe", "waits", "-n", namespace]).await;
-        for words in [
-            "State:  waiting for quota",
-            "Cluster:  -",
-            "cpu=2",
-            "QuotaReserved ",
-        ] {
-            assert!(waiting.contains(words), "{words}: {waiting}");
-        }
+        describes(room, &worker).await;
         // Why not at once: events are written behind what they tell of.
         let events = eventually(|| async {
             let text = said(room, &["events", "runs", "-n", namespace]).await;
@@ -133,13 +151,6 @@ fn a_job_that_runs_and_a_job_that_waits_are_listed_measured_and_described() {
             "{events}"
         );
 
-        let unknown = refused(room, &["get", "jobs", "nothing", "-n", namespace]).await;
-        assert!(unknown.contains("roadstead get jobs -A"), "{unknown}");
-        let unknown = refused(room, &["get", "queues", "nothing", "-n", namespace]).await;
-        assert!(unknown.contains("roadstead get queues -A"), "{unknown}");
-        let both = refused(room, &["get", "jobs", "-A", "-n", namespace]).await;
-        assert!(both.contains("cannot be used with"), "{both}");
-        let labels = refused(room, &["get", "jobs", "-n", namespace, "-l", "a in"]).await;
-        assert!(labels.contains("reading the Workloads failed"), "{labels}");
+        refuses(room).await;
     });
 }
