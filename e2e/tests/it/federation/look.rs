@@ -54,7 +54,6 @@ async fn describes(room: Room, worker: &str) {
         &format!("Cluster:  {worker}"),
         "cpu=3",
         "Admitted ",
-        "job/runs",
     ] {
         assert!(running.contains(words), "{words}: {running}");
     }
