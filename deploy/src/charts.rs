@@ -122,6 +122,10 @@ fn template(group: &Group) -> Result<String, Error> {
     let text = match group.when {
         When::Always => text,
         When::Integration(kind) => only_if(&asks_for(kind), &text),
+        When::VirtualNodes => only_if(
+            "dig \"virtualNodes\" \"enable\" false .Values.roadsteadConfiguration",
+            &text,
+        ),
         When::Budget => only_if(".Values.podDisruptionBudget.enabled", &text),
         When::Network => only_if(".Values.networkPolicy.enabled", &text),
         When::People => only_if(".Values.rolesForPeople.enabled", &text),

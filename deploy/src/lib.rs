@@ -46,7 +46,7 @@ pub enum Error {
     Json {
         /// Name of the definition.
         name: String,
-        /// Cause.
+        /// The system's reason.
         #[source]
         source: serde_json::Error,
     },
@@ -55,7 +55,7 @@ pub enum Error {
     Yaml {
         /// Name of the definition.
         name: String,
-        /// Cause.
+        /// The system's reason.
         #[source]
         source: serde_saphyr::ser_error::Error,
     },
@@ -119,6 +119,11 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
     manifests.push(documents(
         "roadstead-worker-appwrapper.yaml".to_owned(),
         &wrappers,
+    )?);
+    let nodes = roadstead_api::rights::virtual_nodes(NAMESPACE);
+    manifests.push(documents(
+        "roadstead-manager-virtual-nodes.yaml".to_owned(),
+        &nodes,
     )?);
     Ok(manifests)
 }

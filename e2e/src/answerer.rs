@@ -1,5 +1,5 @@
-//! Somebody who answers ProvisioningRequests in a real cluster, which has no autoscaler: the part of
-//! [`roadstead_world`] that does so, and nothing else of it.
+//! An answerer of ProvisioningRequests for a real cluster, which has no autoscaler: only this part of
+//! [`roadstead_world`].
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// Starts answering in the current tokio runtime. `client` may read pods, nodes and pod templates of all namespaces,
-    /// and write the status of ProvisioningRequests. The definition of ProvisioningRequest may come later.
+    /// Starts answering in the current tokio runtime. `client` must be allowed to read pods, nodes and pod templates of all
+    /// namespaces, and to write the status of ProvisioningRequests. The definition of ProvisioningRequest may come later.
     pub fn start(client: Client, policy: Policy) -> Self {
         let world = World {
             capacity: Capacity::Answered(policy),

@@ -9,7 +9,7 @@ use roadstead_apiserver::Asked;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The stage at which a request is over; each request reaches it once, a watch when it ends.
+/// The stage at which a request is complete. Each request reaches it once, a watch when it ends.
 const COMPLETE: &str = "ResponseComplete";
 
 /// Why an audit log could not be read.
@@ -29,7 +29,7 @@ pub enum Error {
     Parse {
         /// Which file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
         /// The reason.
         #[source]
@@ -51,12 +51,12 @@ pub struct Request {
     pub subresource: String,
     /// The HTTP status, 0 if none was sent.
     pub code: u16,
-    /// The second in which it came, `2026-01-31T23:59:59`.
+    /// The second in which the request arrived, `2026-01-31T23:59:59`.
     pub second: String,
 }
 
-/// All finished requests, in the order in which they ended. Read again for more; a last line that is still being written
-/// is left for the next time.
+/// All finished requests, in the order in which they ended. Call it again for later ones; an incomplete last line is left
+/// for the next call.
 pub fn read(path: &Path) -> Result<Vec<Request>, Error> {
     let failed = |source| Error::Read {
         path: path.to_owned(),
@@ -104,7 +104,7 @@ pub(crate) fn line(asked: &Asked, now: Timestamp) -> String {
     format!("{event}\n")
 }
 
-// Wire: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1, the fields that we count by.
+// Wire: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1, only the fields that are counted by.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {

@@ -1,15 +1,15 @@
-//! Where the programs of a control plane, and of controllers beside it, come from: found on this machine, else built once from
-//! pinned Go modules.
+//! The programs of a control plane, and of controllers beside it: found on this machine, else built once from pinned Go
+//! modules.
 //!
-//! Looked at in this order, for each program on its own: `KUBEBUILDER_ASSETS`, the folder of `setup-envtest`
-//! (`kubebuilder-envtest/k8s/*`, newest first), `PATH`, our cache. What is in none of them is built into the cache:
+//! Each program is looked for in this order: `KUBEBUILDER_ASSETS`, the folder of `setup-envtest`
+//! (`kubebuilder-envtest/k8s/*`, newest first), `PATH`, the cache. A program that is in none of them is built into the cache:
 //! `ROADSTEAD_CACHE_DIR`, else `$XDG_CACHE_HOME/roadstead`, else `~/.cache/roadstead`, below it
 //! `controlplane/<module>-<hash of its pins>/`.
 //!
-//! A program is built when [`locate_or_build`] is asked for it, so a test that needs none of other people's controllers builds
-//! none. Those controllers are always built: their definitions and webhooks ([`Binaries::manifests`]) belong to their version.
+//! A program is built only when [`locate_or_build`] is asked for it, so a test without third-party controllers builds none.
+//! Those controllers are always built: their definitions and webhooks ([`Binaries::manifests`]) belong to their version.
 //!
-//! Limit: a program of a control plane that is found on the machine is taken as it is, whatever its version.
+//! Limit: a program of a control plane that is found on the machine is used whatever its version.
 
 mod build;
 
@@ -24,10 +24,10 @@ use crate::Progress;
 /// The Kubernetes version that is built when none is found.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
 
-/// Why the programs are not there.
+/// Why the programs could not be found or built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither `ROADSTEAD_CACHE_DIR` nor `XDG_CACHE_HOME` nor `HOME` is set.
+    /// None of `ROADSTEAD_CACHE_DIR`, `XDG_CACHE_HOME` and `HOME` is set.
     #[error("no place to keep built programs: set ROADSTEAD_CACHE_DIR to a directory")]
     NoCache,
     /// Nothing was found and nothing can be built.
@@ -48,7 +48,7 @@ pub enum Error {
         "building {program} failed ({status}); the build needs Go 1.26 or newer and its module proxy once:\n{tail}"
     )]
     Build {
-        /// What was built.
+        /// The program that was built.
         program: &'static str,
         /// How the build ended.
         status: std::process::ExitStatus,
@@ -58,9 +58,9 @@ pub enum Error {
     /// The cache could not be used.
     #[error("{doing} {}", path.display())]
     Cache {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// With which path.
+        /// The path of that operation.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -104,7 +104,9 @@ pub enum Program {
     Crane,
     /// The command line of users.
     Kubectl,
-    /// The reference's controller, which ours is compared with.
+    /// Runs real pods.
+    Kubelet,
+    /// The reference's controller, for comparisons.
     Kueue,
     /// Runs `TrainJob`.
     Trainer,
@@ -129,13 +131,14 @@ impl Program {
             Self::Helm => "helm",
             Self::Crane => "crane",
             Self::Kubectl => "kubectl",
+            Self::Kubelet => "kubelet",
             Self::Kueue => "kueue",
             Self::Trainer => "trainer-controller-manager",
             Self::Lws => "lws-controller",
         }
     }
 
-    /// Whether one that is found on the machine serves as well as the one that we would build.
+    /// Whether a program that is found on the machine serves as well as a built one.
     fn may_be_found(self) -> bool {
         match self {
             Self::Etcd
@@ -151,6 +154,7 @@ impl Program {
             | Self::Argo
             | Self::Helm
             | Self::Crane
+            | Self::Kubelet
             | Self::Kueue
             | Self::Trainer
             | Self::Lws => false,
@@ -161,9 +165,9 @@ impl Program {
 /// Where a program came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It was on the machine.
+    /// It was found on the machine.
     Found,
-    /// We built it, now or earlier, from the pinned modules.
+    /// It was built from the pinned modules, now or earlier.
     Built,
 }
 
@@ -182,8 +186,8 @@ impl Binaries {
             .map(|(_, path, _)| path.as_path())
     }
 
-    /// The files of a program's release that are applied to its cluster, in the order in which they are; none for a program that
-    /// was found.
+    /// The files of a program's release, in the order in which they are applied to its cluster; none for a program that was
+    /// found.
     pub fn manifests(&self, program: Program) -> Vec<PathBuf> {
         let built = self
             .found
@@ -202,8 +206,8 @@ impl Binaries {
     }
 }
 
-/// Finds the programs, and builds those that are nowhere. Blocks: a first build takes minutes; a line of progress says so.
-/// Two processes never build at the same time, and a build that is killed leaves nothing half done.
+/// Finds the programs, and builds the missing ones. Blocks: a first build takes minutes, as a line of progress says.
+/// Two processes never build at the same time, and a killed build leaves no partial program.
 pub fn locate_or_build(programs: &[Program], progress: &Progress) -> Result<Binaries, Error> {
     let places = Places::of_this_machine();
     let cache = places.cache.clone().ok_or(Error::NoCache);

@@ -1,8 +1,8 @@
-//! The embedded API server held against a real one: generated request traces, played to both, answers compared.
+//! Compares the embedded API server with a real one: generated request traces are sent to both, and the answers compared.
 //!
-//! A trace is made from a number and nothing else. It lives in a namespace of its own, so that traces can be played side by
-//! side. What necessarily differs (identities, versions, times) is renamed by [`normal`] before the comparison; what is
-//! known to differ besides is listed in `shared/apiserver/DIFFERENCES.md` and never generated.
+//! A trace depends on a number only. It has a namespace of its own, so traces can run side by side. Values that must differ
+//! (identities, versions, times) are renamed by [`normal`] before the comparison. Other known differences are listed in
+//! `shared/apiserver/DIFFERENCES.md` and never generated.
 
 pub mod normal;
 pub mod play;

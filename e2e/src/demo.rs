@@ -1,14 +1,15 @@
-//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, and a closing card.
+//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, a node that
+//! gets sick, and a closing card.
 //!
-//! Our processes are the real ones, and talk HTTPS. The control planes are embedded in this process unless real ones are asked
-//! for; then everything is real but the pods. The card is computed by an [`crate::observer::Observer`] that reads every
+//! Roadstead's processes are the real ones, and talk HTTPS. The control planes are embedded in this process unless real ones are
+//! asked for; then everything is real except the pods. The card is computed by an [`crate::observer::Observer`] that reads every
 //! cluster itself. *Source*: `spec/experience.md` 2.
 //!
-//! Reading order: this file (what can be asked for), `script` (which jobs), `play` (the run), `view` (what is said),
-//! `card` (what is found).
+//! Reading order: this file (the arguments), `script` (the jobs), `play` (the run), `view` (the output), `card` (the result).
 
 mod accident;
 mod card;
+mod evacuation;
 mod play;
 mod script;
 mod view;
@@ -24,10 +25,10 @@ pub use card::Card;
 
 use crate::options::Kind;
 
-/// Variable in which the harness looks first for the programs of a control plane.
+/// Environment variable with the first place where the harness looks for the programs of a control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
-/// How many jobs can be asked for: at least those with a part of their own, at most what is still fun to watch.
-const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
+/// Allowed numbers of jobs: at least the named ones, at most as many as a user can still follow.
+const JOBS: std::ops::RangeInclusive<i64> = 4..=500;
 
 /// Shows a whole federation on this machine: no cluster, no container engine, no root, no network.
 #[derive(Debug, Clone, Parser)]
@@ -42,7 +43,7 @@ pub struct Args {
     /// Stay up at the end until Ctrl-C, and say how to look around
     #[arg(long)]
     pub keep: bool,
-    /// Without the accident: no cable is cut
+    /// Without the accidents: no cable is cut, and no node gets sick
     #[arg(long)]
     pub calm: bool,
     /// Write one administrator's kubeconfig per cluster into this directory; they are removed at the end
@@ -59,7 +60,7 @@ pub struct Args {
 /// Which API servers to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ControlPlaneKind {
-    /// API servers inside this process, which also plays what is beside them. Starts at once, needs nothing.
+    /// API servers inside this process, which also plays the controllers and nodes. Starts at once, needs no programs.
     Embedded,
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, found on this machine or built once with Go.
     Real,
@@ -67,7 +68,7 @@ pub enum ControlPlaneKind {
     Auto,
 }
 
-/// Runs the demo and says how it ended: 0 if every job that can run has run and no invariant broke.
+/// Runs the demo. The exit code is 0 if every job that can run has run and no invariant was broken.
 pub async fn main(args: Args) -> ExitCode {
     match run(&args).await {
         Ok(card) if card.is_good() => ExitCode::SUCCESS,
@@ -80,7 +81,7 @@ pub async fn main(args: Args) -> ExitCode {
     }
 }
 
-/// Runs the demo to its end, everything said and printed, and returns the card.
+/// Runs the demo to its end with all its output, and returns the card.
 ///
 /// *Errors*: it could not be set up, was interrupted, or one of its processes died.
 pub async fn run(args: &Args) -> anyhow::Result<Card> {
@@ -99,7 +100,7 @@ fn prepare(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// What `--control-plane` comes to.
+    /// The kind of control plane that `--control-plane` selects.
     fn kind(&self) -> Kind {
         match (self.control_plane, &self.assets) {
             (ControlPlaneKind::Real, _) | (ControlPlaneKind::Auto, Some(_)) => Kind::Real,
@@ -108,7 +109,7 @@ impl Args {
     }
 }
 
-/// Starts this program again with the directory in the environment: the harness reads it there, and a process cannot
+/// Starts this program again with the directory in its environment, where the harness reads it. Why: a process cannot
 /// safely change its own environment.
 fn look_first_in(dir: &Path) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt;

@@ -5,19 +5,19 @@ use futures::future::{try_join, try_join_all};
 use crate::options::Options;
 use crate::plane::{ControlPlane, Error, locate};
 
-/// The control planes of a federation. Several federations run side by side: nothing in them is fixed.
+/// The control planes of a federation. Several federations can run side by side: they share no port or path.
 #[derive(Debug)]
 pub struct Federation {
-    /// The management cluster's.
+    /// The management cluster's control plane.
     pub manager: ControlPlane,
-    /// The workers', in the order in which they were asked for; [`ControlPlane::name`] tells which.
+    /// The workers' control planes, in the order of the options.
     pub workers: Vec<ControlPlane>,
 }
 
 impl Federation {
     /// Starts all planes at once; if one fails, the others are stopped.
     pub async fn start(manager: Options, workers: Vec<Options>) -> Result<Self, Error> {
-        // Why first: planes that start together would otherwise wait for each other's builds and say so.
+        // Why first: otherwise planes that start together would wait for each other's builds, and report that.
         for options in workers.iter().chain([&manager]) {
             locate(options).await?;
         }
@@ -26,7 +26,7 @@ impl Federation {
         Ok(Self { manager, workers })
     }
 
-    /// The worker of that name.
+    /// The worker with this name.
     pub fn worker(&self, name: &str) -> Option<&ControlPlane> {
         self.workers.iter().find(|worker| worker.name() == name)
     }

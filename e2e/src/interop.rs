@@ -1,9 +1,9 @@
 //! Roadstead and Kueue together on real control planes: each manages the other's workers.
 //!
-//! Kueue is brought by the user: its controller's binary and the manifest of its release. `interop` plays the same scenes in both
-//! directions and prints a line for each with what was seen. Nothing of Kueue is built, fetched or kept by this project.
+//! The user provides Kueue: its controller's binary and the manifest of its release. `interop` plays the same scenes in both
+//! directions and prints a line with the result of each. It builds, fetches and keeps nothing of Kueue.
 //!
-//! Reading order: this file, `scene` (who is on the stage), `room` (one namespace and queue, and what can be asked in it),
+//! Reading order: this file, `scene` (the clusters), `room` (one namespace and queue, and its helpers),
 //! `report` (how a scene ends), `kueue_workers` and `kueue_manager` (the two directions), then the scenes: `ends`, `stops`,
 //! `waits`, `moves`, `kills`.
 
@@ -41,7 +41,7 @@ pub struct Args {
     /// The manifest of the same release (`manifests.yaml`); only kinds and webhook configurations are taken from it
     #[arg(long, value_name = "FILE")]
     pub manifests: PathBuf,
-    /// Who manages whom; both, one after the other, if it is not given
+    /// Which of the two manages the workers of the other; both directions, one after the other, if not given
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
     /// Only the scenes whose names contain one of these
@@ -61,7 +61,7 @@ fn parse_gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.to_owned(), value))
 }
 
-/// Who manages whom.
+/// Which of the two manages the workers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Direction {
     /// Roadstead manages a worker of Kueue and one of its own
@@ -70,7 +70,7 @@ pub enum Direction {
     KueueManager,
 }
 
-/// Plays and prints; fails if something did not go as it should.
+/// Plays the scenes and prints the results. Fails if a scene fails.
 pub async fn main(args: Args) -> ExitCode {
     match play(&args).await {
         Ok(report) => report.close(),

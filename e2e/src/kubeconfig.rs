@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::pki::Identity;
 
-/// How the user of a kubeconfig proves who it is.
+/// The credential of a kubeconfig's user.
 pub(crate) enum Credential<'a> {
     Certificate(&'a Identity),
     Token(&'a str),

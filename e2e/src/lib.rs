@@ -3,14 +3,14 @@
 //! [`ControlPlane::start`] brings up etcd and kube-apiserver as ordinary processes of this user, and on request
 //! kube-controller-manager, kube-scheduler and kwok (which plays the kubelet of as many nodes as asked for);
 //! [`Federation::start`] brings up several at once. Binaries are found or built by [`binaries`]. With
-//! [`options::Kind::Embedded`] all of it is played in this process, which needs no binary at all. No container engine,
-//! no root, no fixed port, nothing left behind: whatever happens to the owning process, SIGKILL included, its processes
-//! end and their files go.
+//! [`options::Kind::Embedded`] all of it is played in this process, which needs no binary at all. It needs no container
+//! engine, no root and no fixed port. Even if the owning process is killed by SIGKILL, its processes end and their files are
+//! removed.
 //!
-//! What it will never do: listen on anything but loopback, touch the user's kubeconfig, or keep data between runs.
+//! What it will never do: listen beyond loopback, change the user's kubeconfig, or keep data between runs.
 //!
 //! Reading order: [`options`], [`plane`], [`federation`], [`link`], [`audit`], then [`binaries`] and the private
-//! `process` (how a process is kept from outliving its owner).
+//! `process` (a process that cannot outlive its owner).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), roadstead_e2e::plane::Error> {

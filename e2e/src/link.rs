@@ -1,7 +1,7 @@
-//! A cable that can be cut, or can fail: a TCP proxy in front of one API server.
+//! A link that can be cut or can fail: a TCP proxy in front of one API server.
 //!
-//! TLS passes through untouched, and the server's certificate names loopback, so a kubeconfig differs only in its port. A
-//! link that reads requests ([`Failing`]) ends TLS on both sides for as long as it does.
+//! TLS passes through unchanged, and the server's certificate names loopback, so a kubeconfig differs only in its port. A
+//! link that reads requests ([`Failing`]) terminates TLS on both sides meanwhile.
 
 mod answers;
 mod dates;
@@ -28,15 +28,15 @@ const CONNECTIONS_MAX: usize = 1024;
 /// Bytes carried at once in one direction of a connection.
 const CHUNK: usize = 16 * 1024;
 
-/// What a cut link does.
+/// How a link is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Open connections are reset, new ones are reset at once: a server that is down.
+    /// Open connections are reset, and new ones too: as with a server that is down.
     Refuse,
-    /// Open connections fall silent, new ones are accepted and stay silent: a network that swallows packets. What was sent
+    /// Open connections carry nothing, new ones are accepted and carry nothing: as in a network that drops packets. Data sent
     /// meanwhile arrives after [`Link::heal`], as with TCP.
     Swallow,
-    /// As [`Cut::Swallow`], on the way back only: requests on open connections arrive and are carried out.
+    /// As [`Cut::Swallow`], for answers only: requests on open connections arrive and are carried out.
     Answers,
 }
 
@@ -48,17 +48,17 @@ enum State {
 }
 
 impl State {
-    /// What is sent to the server gets there.
+    /// Whether requests reach the server.
     fn carries_requests(self) -> bool {
         matches!(self, Self::Whole | Self::Cut(Cut::Answers))
     }
 
-    /// What the server sends gets back.
+    /// Whether answers reach the client.
     fn carries_answers(self) -> bool {
         self == Self::Whole
     }
 
-    /// Connections stay open, whether or not anything gets through.
+    /// Whether connections stay open, even if they carry nothing.
     fn keeps_open(self) -> bool {
         matches!(self, Self::Whole | Self::Cut(Cut::Swallow | Cut::Answers))
     }
@@ -71,10 +71,10 @@ enum Place {
     Socket(PathBuf),
 }
 
-/// What a link leads to.
+/// The server behind a link.
 struct Server {
     place: Mutex<Place>,
-    /// What it takes to answer in its place.
+    /// The certificates and state for answering in its place, if known.
     terminal: Option<Terminal>,
 }
 
@@ -84,18 +84,18 @@ impl Server {
     }
 }
 
-/// PEM files of a server: what a link needs to answer in its place.
+/// PEM files of a server, with which a link can answer in its place.
 #[derive(Debug, Clone, Copy)]
 pub struct Certificates<'a> {
-    /// The certificate that it shows.
+    /// The server's certificate.
     pub certificate: &'a Path,
-    /// Its key.
+    /// The server's key.
     pub key: &'a Path,
     /// The certificate of its authority.
     pub authority: &'a Path,
 }
 
-/// A cable to one server. Dropping it closes all its connections.
+/// A link to one server. Dropping it closes all its connections.
 pub struct Link {
     address: SocketAddr,
     state: watch::Sender<State>,
@@ -113,7 +113,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// A whole link to `server`, on a free port of loopback. Lives in the current tokio runtime. It cannot [`Link::fail`].
+    /// A working link to `server`, on a free port of loopback. Lives in the current tokio runtime. It cannot [`Link::fail`].
     ///
     /// *Errors*: no port could be bound.
     pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
@@ -122,14 +122,14 @@ impl Link {
 
     /// As [`Link::start`], to a server that listens on a Unix socket.
     ///
-    /// *Errors*: as there.
+    /// *Errors*: no port could be bound.
     pub async fn start_to_socket(server: &Path) -> std::io::Result<Self> {
         Self::lead_to(Place::Socket(server.to_owned()), None).await
     }
 
     /// As [`Link::start`], and it can answer in the server's place.
     ///
-    /// *Errors*: as there, or the files hold no certificate or key.
+    /// *Errors*: no port could be bound, or the files hold no certificate or key.
     pub async fn start_knowing(server: SocketAddr, files: Certificates<'_>) -> std::io::Result<Self> {
         let Certificates {
             certificate,
@@ -167,8 +167,8 @@ impl Link {
         format!("https://{}", self.address)
     }
 
-    /// Leads new connections to another server from now on, one with the same certificate. Open ones stay where they are until they
-    /// are cut.
+    /// Leads new connections to another server with the same certificate from now on. Open ones keep their server until they are
+    /// cut.
     pub fn reroute(&self, server: SocketAddr) {
         *self.server.place.lock().unwrap_or_else(PoisonError::into_inner) = Place::Port(server);
     }
@@ -178,14 +178,14 @@ impl Link {
         self.state.send_replace(State::Cut(cut));
     }
 
-    /// Lets this go wrong from now on. Open connections are reset, so that none is left that cannot be read.
-    /// Everything is refused by a link that does not know the server's certificate.
+    /// Makes requests fail like this from now on. Open connections are reset, because the link cannot read them.
+    /// A link that does not know the server's certificate refuses everything.
     pub fn fail(&self, failing: Failing) {
         self.state.send_replace(State::Failing(failing));
     }
 
-    /// Counts all requests by this fuse from now on, which may be in several links. When it replaces another, connections stay
-    /// open; when it is the first, they are reset, as by [`Link::fail`].
+    /// Counts all requests by this fuse from now on; a fuse may be in several links. If it replaces another, connections stay
+    /// open; if it is the first, they are reset, as by [`Link::fail`].
     pub fn put_in(&self, fuse: Arc<Fuse>) {
         if let Some(terminal) = &self.server.terminal {
             terminal.put_in(fuse);
@@ -193,12 +193,12 @@ impl Link {
         self.fail(Failing::Counted);
     }
 
-    /// How many requests went wrong since the link was made, by [`Link::fail`], or events of watches.
+    /// How many requests, or events of watches, [`Link::fail`] has affected since the link was made.
     pub fn failed(&self) -> u32 {
         self.server.terminal.as_ref().map_or(0, Terminal::failed)
     }
 
-    /// Makes the link whole again.
+    /// Ends every cut and failure of the link.
     pub fn heal(&self) {
         self.state.send_replace(State::Whole);
     }
@@ -208,12 +208,12 @@ async fn carry_all(listener: TcpListener, server: Arc<Server>, state: watch::Rec
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        // Why unwrapping is not needed: nobody closes the semaphore.
+        // Why no error: the semaphore is never closed.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else {
             return;
         };
         while connections.try_join_next().is_some() {}
-        // Why go on: accepting fails when the client has already gone.
+        // Why continue: accepting fails if the client has already gone.
         let Ok((client, _)) = listener.accept().await else {
             continue;
         };
@@ -225,7 +225,7 @@ async fn carry_all(listener: TcpListener, server: Arc<Server>, state: watch::Rec
     }
 }
 
-/// Carries one connection until an end closes it, or the link refuses or changes the way in which it carries.
+/// Carries one connection until a side closes it, or the link's state ends it.
 async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receiver<State>) {
     let quiet = State::Cut(Cut::Swallow);
     let Ok(begun) = state.wait_for(|state| *state != quiet).await.map(|state| *state) else {
@@ -246,14 +246,14 @@ async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receive
         },
     };
     if reset {
-        // Why: a refused connection ends with a reset, as from a host where nobody listens.
+        // Why: a refused connection ends with a reset, as from a port without a listener.
         let _ = client.set_zero_linger();
     }
 }
 
 async fn answer(client: &mut TcpStream, server: &Server, failing: Failing) {
     if let (Some(terminal), Place::Port(address)) = (&server.terminal, server.place()) {
-        // Why silent: how a connection ends is the business of its ends.
+        // Why ignored: client and server handle the end of their connection themselves.
         let _ = terminal.serve(client, address, failing).await;
     }
 }
@@ -262,7 +262,7 @@ async fn carry_on(client: &mut TcpStream, server: Place, mut state: watch::Recei
     if state.wait_for(|state| state.carries_requests()).await.is_err() {
         return;
     }
-    // Why the results are dropped: without it the link is only slower.
+    // Why ignored: without this option the link is only slower.
     let _ = client.set_nodelay(true);
     match server {
         Place::Port(address) => {
@@ -293,7 +293,7 @@ async fn carry_both_ways(
     );
 }
 
-/// Carries one direction; stands still while the link swallows what goes that way.
+/// Carries one direction; pauses while the link swallows that direction.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

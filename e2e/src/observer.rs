@@ -1,14 +1,13 @@
-//! An eye on every cluster that does not look through the product: own watches, own reads, own bookkeeping.
+//! An independent observer of every cluster: it uses its own watches, reads and bookkeeping, and no code of the product.
 //!
 //! It checks the invariants of `spec/safety.md` section 1 that can be checked from outside while the federation runs: I1
 //! (single run), I6 (no backward status) and I11 (one outcome) on every change, I5 (no orphan) and I7 (hands off) when
 //! asked. Each violation is a sentence.
 //!
-//! Reading order: [`ledger`] (what was seen and what follows from it, pure), `watches` (changes into the ledger), then
-//! this file.
+//! Reading order: [`ledger`] (observations and conclusions, pure), `watches` (changes into the ledger), then this file.
 //!
-//! *Limits*: two watches of two servers are not ordered among each other, so an overlap that is seen (I1) counts only when
-//! reading both clusters confirms it; one that is over before it can be read is not reported.
+//! *Limits*: watches of two servers have no common order. So an overlap (I1) counts only if reading both clusters confirms
+//! it, and an overlap that ends before that is not reported.
 
 mod hands;
 pub mod ledger;
@@ -30,21 +29,21 @@ use hands::Planted;
 use ledger::{Ledger, Step, Violation};
 use reads::Confirmed;
 
-/// Steps that wait for the reader; what comes while so many wait is dropped, and the ledger counts it.
+/// Most steps that wait for the reader. Further ones are dropped, and the ledger counts them.
 const STEPS_MAX: usize = 8192;
-/// How often a doubt that could not be settled is looked at again, and how often the end is looked for.
+/// How often an unconfirmed overlap is read again, and how often [`Observer::close`] reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A cluster to look at.
+/// A cluster to observe.
 #[derive(Clone)]
 pub struct Cluster {
     /// Its name, as registered.
     pub name: String,
-    /// A client that may read everything.
+    /// A client that is allowed to read everything.
     pub client: Client,
 }
 
-/// The ledger, and a bell that rings when there is something to confirm.
+/// The ledger, and a notification for overlaps to confirm.
 struct Book {
     ledger: Mutex<Ledger>,
     doubt: Notify,
@@ -67,13 +66,13 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts watching in the current tokio runtime. The receiver tells what happens to each job; it may be dropped. Jobs are those
+    /// Starts watching in the current tokio runtime. The receiver gets the steps of each job; it may be dropped. Jobs are those
     /// of `batch/v1`.
     pub fn start(manager: Cluster, workers: Vec<Cluster>) -> (Self, mpsc::Receiver<Step>) {
         Self::of_kinds(manager, workers, vec![ApiResource::erase::<Job>(&())])
     }
 
-    /// As [`Observer::start`], where jobs are of these kinds, each of which every cluster serves.
+    /// As [`Observer::start`], for jobs of these kinds, which every cluster must serve.
     pub fn of_kinds(
         manager: Cluster,
         workers: Vec<Cluster>,
@@ -97,7 +96,7 @@ impl Observer {
         (observer, receiver)
     }
 
-    /// What was broken so far.
+    /// The violations so far.
     pub fn violations(&self) -> Vec<Violation> {
         self.book.ledger().violations().to_vec()
     }
@@ -107,12 +106,12 @@ impl Observer {
         self.book.ledger().duplicate_runs()
     }
 
-    /// When a job of the manager was first seen unsuspended in a worker, by namespace and name, and in which.
+    /// When a job of the manager, given by namespace and name, was first seen unsuspended in a worker, and in which worker.
     pub fn started(&self, namespace: &str, name: &str) -> Option<(Instant, String)> {
         self.book.ledger().started(namespace, name)
     }
 
-    /// Puts objects that no controller owns into a namespace of every cluster; [`Observer::close`] looks whether they were touched.
+    /// Creates objects that no controller owns in a namespace of every cluster; [`Observer::close`] checks that they are unchanged.
     pub async fn plant(&self, namespace: &str) -> Result<(), kube::Error> {
         for cluster in self.all() {
             let planted = hands::plant(cluster, namespace).await?;
@@ -124,7 +123,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Waits until no orphan is left, at most `patience`, checks what was planted, and returns the orphans that remain. A
+    /// Waits until no orphan is left, at most `patience`, checks the planted objects, and returns the orphans that remain. A
     /// remaining orphan is a violation of I5.
     pub async fn close(&self, patience: Duration) -> Result<Vec<String>, kube::Error> {
         let started = Instant::now();
@@ -174,7 +173,7 @@ async fn watch_all(book: Arc<Book>, manager: Cluster, workers: Vec<Cluster>, kin
             match reads::confirm(&workers, &kinds, &doubt).await {
                 Ok(Confirmed::Overlap(clusters)) => book.ledger().convict_overlap(&doubt, &clusters),
                 Ok(Confirmed::Over) => book.ledger().clear(&doubt),
-                // Why kept: a server that does not answer settles nothing; the doubt is looked at again.
+                // Why kept: without an answer the overlap is neither confirmed nor cleared, so it is read again.
                 Err(error) => tracing::debug!(%error, "an overlap could not be looked at"),
             }
         }

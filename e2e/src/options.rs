@@ -1,4 +1,4 @@
-//! What a control plane is made of.
+//! Options of a control plane.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ pub use roadstead_world::{EXIT_CODE, Node, RUN_SECONDS};
 
 use crate::Progress;
 
-/// The controllers of kube-controller-manager that batch jobs need: jobs and their ends, garbage, namespaces, service
-/// accounts and their tokens, and the one without which the cluster roles `view`, `edit` and `admin` are empty. Names are
+/// The controllers of kube-controller-manager that batch jobs need: jobs, garbage collection, namespaces, service
+/// accounts and their tokens, and the aggregation that fills the cluster roles `view`, `edit` and `admin`. The names are
 /// those of its flag `--controllers`.
 pub const BATCH_CONTROLLERS: [&str; 8] = [
     "job-controller",
@@ -20,35 +20,35 @@ pub const BATCH_CONTROLLERS: [&str; 8] = [
     "clusterrole-aggregation-controller",
 ];
 
-/// The one that removes finished jobs when their `ttlSecondsAfterFinished` is up.
+/// The controller that removes finished jobs when their `ttlSecondsAfterFinished` is over.
 pub const TTL_CONTROLLER: &str = "ttl-after-finished-controller";
 
-/// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
+/// Default limit for the start of a plane. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// More controllers for an embedded control plane: objects of the kind are served and played. Beside a real one runs the real
-/// controller ([`crate::stage::Controller`]).
+/// The JobSet controller of an embedded control plane, which serves and plays JobSets. Beside a real control plane the real
+/// controller runs ([`crate::stage::Controller`]).
 pub const PLAYED_JOBSETS: &str = "jobset-controller";
-/// As above, for `PyTorchJobs`.
+/// The `PyTorchJob` controller of an embedded control plane, as [`PLAYED_JOBSETS`].
 pub const PLAYED_PYTORCHJOBS: &str = "pytorchjob-controller";
-/// The kind that each of these plays.
+/// The kind that each of these controllers plays.
 pub(crate) const PLAYED: [(&str, roadstead_world::Kind); 2] = [
     (PLAYED_JOBSETS, roadstead_world::Kind::JobSet),
     (PLAYED_PYTORCHJOBS, roadstead_world::Kind::PyTorchJob),
 ];
 
-/// What a control plane is.
+/// The kind of a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Processes: etcd, kube-apiserver and what else is asked for.
+    /// Processes: etcd, kube-apiserver and the other requested parts.
     Real,
-    /// The project's own API server in this process, and beside it a [`roadstead_world`] that plays the controllers, the
-    /// scheduler and kwok as far as they are asked for. No flags.
+    /// The project's own API server in this process, and beside it a [`roadstead_world`] that plays the requested controllers,
+    /// the scheduler and kwok. It takes no flags.
     Embedded,
 }
 
-/// Whether the API server writes down each request.
+/// Whether the API server logs each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
     /// No log.
@@ -57,12 +57,12 @@ pub enum Audit {
     Metadata,
 }
 
-/// What a control plane is made of. Start from [`Options::bare`] or [`Options::complete`].
+/// Options of a control plane. Start from [`Options::bare`] or [`Options::complete`].
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Name in kubeconfigs and messages; letters, digits and dashes.
     pub name: String,
-    /// Real or embedded.
+    /// Whether the control plane is real or embedded.
     pub kind: Kind,
     /// Controllers that kube-controller-manager runs; it is not started if there are none. Without
     /// `serviceaccount-controller` no pod can be created, because no namespace gets its default account.
@@ -75,13 +75,13 @@ pub struct Options {
     pub kwok: bool,
     /// Nodes to create before the start is over. With kwok, the start waits until they are Ready.
     pub nodes: Vec<Node>,
-    /// Whether requests are written down.
+    /// Whether requests are logged.
     pub audit: Audit,
-    /// More flags for kube-apiserver, after all others, so that they win.
+    /// More flags for kube-apiserver. They come last, so they override the others.
     pub apiserver_flags: Vec<String>,
-    /// How long the start may take, without the time to build binaries.
+    /// Limit for the start, without the time to build binaries.
     pub start_timeout: Duration,
-    /// Who hears about slow work, such as a first build.
+    /// Receives lines about slow work, such as a first build.
     pub progress: Progress,
 }
 
@@ -102,7 +102,7 @@ impl Options {
         }
     }
 
-    /// Everything that jobs need to run: [`BATCH_CONTROLLERS`], the scheduler and kwok. Add nodes.
+    /// All parts that jobs need to run: [`BATCH_CONTROLLERS`], the scheduler and kwok. The caller adds nodes.
     pub fn complete(name: impl Into<String>) -> Self {
         Self {
             controllers: BATCH_CONTROLLERS.map(str::to_owned).into(),
@@ -112,35 +112,35 @@ impl Options {
         }
     }
 
-    /// As this kind of control plane.
+    /// The options with this kind of control plane.
     #[must_use]
     pub fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// With one more node.
+    /// The options with one more node.
     #[must_use]
     pub fn with_node(mut self, node: Node) -> Self {
         self.nodes.push(node);
         self
     }
 
-    /// With a log of all requests.
+    /// The options with a log of all requests.
     #[must_use]
     pub fn with_audit(mut self) -> Self {
         self.audit = Audit::Metadata;
         self
     }
 
-    /// With one more flag for kube-apiserver, such as `--feature-gates=A=true`.
+    /// The options with one more flag for kube-apiserver, such as `--feature-gates=A=true`.
     #[must_use]
     pub fn with_apiserver_flag(mut self, flag: impl Into<String>) -> Self {
         self.apiserver_flags.push(flag.into());
         self
     }
 
-    /// With other progress lines.
+    /// The options with another receiver of progress lines.
     #[must_use]
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = progress;

@@ -1,19 +1,18 @@
-//! How fast we are, and what it costs the API servers.
+//! Measures how fast Roadstead is, and what it costs the API servers.
 //!
 //! `perf federation`: one manager and some workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
 //! nodes. The harness ends jobs itself, so that nothing is measured but our processes and the API servers. A bare client
 //! then sends only the unavoidable writes for the same number of jobs to the same servers; ratios are to that.
 //!
-//! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
-//! its objects; what webhooks and watches cost counts against us.
+//! *Limits*: the bare client runs after Roadstead's processes were stopped and their webhooks removed, so no process reacts to
+//! its objects; the cost of webhooks and watches counts against Roadstead.
 //!
 //! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait.
 //! `perf sick`: beside a worker that fails. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone,
 //! without Kubernetes.
 //!
-//! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers), `limits` (what `--check` demands), `crowd`, `herd`, `sick`, `worker`,
-//! `engine`.
+//! Reading order: this file (the report), `federation` (the run), `bare` (the bare client), `eyes` (times of observations),
+//! `requests` (requests to the API servers), `limits` (the limits of `--check`), `crowd`, `herd`, `sick`, `worker`, `engine`.
 
 mod bare;
 pub mod crowd;
@@ -40,7 +39,7 @@ use requests::Tally;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "perf")]
 pub struct Args {
-    /// What is measured.
+    /// What to measure
     #[command(subcommand)]
     pub what: What,
 }
@@ -62,7 +61,7 @@ pub enum What {
     Engine(engine::Sizes),
 }
 
-/// How much of it.
+/// Sizes of a measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -83,60 +82,60 @@ pub struct Sizes {
     /// Jobs dispatched and not ended when memory is read; at least the burst
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10000))]
     pub held: u16,
-    /// Also kill the manager and start it again while they run; what that costs is then in the figures per job too
+    /// Also kill the manager and start it again while they run; the figures per job then include the cost
     #[arg(long)]
     pub restart: bool,
 }
 
-/// What a restart of the manager costs while jobs run.
+/// The cost of a restart of the manager while jobs run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Restart {
     /// From its death until it is ready, milliseconds.
     pub ready_ms: f64,
     /// From its death until a job that was submitted as soon as it was ready may run on a worker, milliseconds.
     pub dispatch_ms: f64,
-    /// Writes of our processes to all API servers since its death until they are still; those for that one job are among them.
+    /// Writes of our processes to all API servers from its death until the processes are idle, with those for that one job.
     pub writes: usize,
-    /// Reads likewise, the lists of a start included.
+    /// Reads in the same time, the lists of a start included.
     pub reads: usize,
-    /// Resident memory of the manager at its highest until then.
+    /// Peak resident memory of the manager until then, megabytes.
     pub rss_mb: f64,
     /// Those requests by cluster, user agent, verb and resource.
     pub requests: Vec<Tally>,
 }
 
-/// What was found.
+/// The figures of one number of workers.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
-    /// Job created on the manager until the winner's queue has admitted it, idle, milliseconds.
+    /// Idle: from a job's creation on the manager until the winner's queue has admitted it, milliseconds.
     pub admitted_ms_p50: f64,
-    /// Job created on the manager until it is unsuspended on the winner, idle, to the bare client's series of writes.
+    /// Idle: from a job's creation on the manager until it is unsuspended on the winner, as a ratio to the bare client's writes.
     pub latency_ratio_p50: f64,
-    /// The same, milliseconds.
+    /// The median of the same latency, milliseconds.
     pub latency_ms_p50: f64,
-    /// The same, milliseconds.
+    /// The 99th percentile of the same latency, milliseconds.
     pub latency_ms_p99: f64,
-    /// The bare client's series: the job and the eight writes until it is unsuspended everywhere.
+    /// The bare client's series: the job and the eight writes until it is unsuspended everywhere, milliseconds.
     pub bare_latency_ms_p50: f64,
-    /// Its part that must be in series: without the manager's second status and its unsuspended job.
+    /// The part of that series that must be sequential: without the manager's second status and its unsuspended job, milliseconds.
     pub bare_critical_ms_p50: f64,
-    /// The end of the job written in the worker until the manager's job shows it, to one bare status write.
+    /// From the write of a job's end in the worker until the manager's job shows it, as a ratio to one bare status write.
     pub mirror_ratio_p50: f64,
-    /// The same, milliseconds.
+    /// The median of the same time, milliseconds.
     pub mirror_ms_p50: f64,
-    /// The same, milliseconds.
+    /// The 99th percentile of the same time, milliseconds.
     pub mirror_ms_p99: f64,
-    /// One status write of a job by the bare client.
+    /// One status write of a job by the bare client, milliseconds.
     pub bare_status_ms_p50: f64,
-    /// Jobs per second of the burst, to the bare client's.
+    /// Jobs per second of the burst, as a ratio to the bare client's.
     pub throughput_ratio: f64,
-    /// From the first submission of the burst until the last job is unsuspended on its winner.
+    /// Jobs per second from the first submission of the burst until the last job is unsuspended on its winner.
     pub jobs_per_s: f64,
-    /// The bare client's, with as many requests in flight.
+    /// The bare client's jobs per second, with as many requests in flight.
     pub bare_jobs_per_s: f64,
-    /// During the burst: from the decision on a worker until the job stands there, milliseconds.
+    /// During the burst: from the decision on a worker until the job exists there, milliseconds.
     pub placed_to_job_ms_p99: f64,
     /// CPU time of the manager for one job of the burst and the held ones, from submission until nothing is left, milliseconds.
     pub manager_cpu_ms_per_job: f64,
@@ -148,23 +147,23 @@ pub struct Report {
     pub worker_writes_per_job: f64,
     /// Reads of our processes from the workers' API servers together.
     pub worker_reads_per_job: f64,
-    /// All of them.
+    /// All requests of our processes, per job.
     pub requests_per_job: f64,
-    /// Of those the ones to Jobs and Workloads, which a job causes. The others come with time: leases, events, statuses of queues.
+    /// The requests among them to Jobs and Workloads, which a job causes. The others depend on time: leases, events, queue statuses.
     pub job_requests_per_job: f64,
     /// Requests that were refused or failed (status 400 and above), per job.
     pub failed_requests_per_job: f64,
     /// Jobs that were taken back from a worker and sent again.
     pub jobs_sent_again: usize,
-    /// Resident memory of the manager with its workers registered and no job.
+    /// Resident memory of the manager with its workers registered and no job, megabytes.
     pub manager_rss_mb_idle: f64,
-    /// Resident memory of the manager while `jobs_held` jobs are dispatched.
+    /// Resident memory of the manager while `jobs_held` jobs are dispatched, megabytes.
     pub manager_rss_mb_1000: f64,
-    /// The same of the larger worker process.
+    /// Resident memory of the larger worker process at that time, megabytes.
     pub worker_rss_mb_1000: f64,
-    /// How many those were.
+    /// Jobs that were dispatched when memory was read.
     pub jobs_held: u16,
-    /// What a restart cost meanwhile, if it was asked for.
+    /// The cost of a restart, if it was requested.
     pub restart: Option<Restart>,
     /// Size of the burst.
     pub jobs_burst: u16,
@@ -174,11 +173,11 @@ pub struct Report {
     pub jobs_counted: u16,
     /// Requests by cluster, user agent, verb and resource.
     pub requests: Vec<Tally>,
-    /// The whole run.
+    /// Duration of the whole run, seconds.
     pub seconds: f64,
 }
 
-/// Several runs.
+/// The reports of several runs.
 #[derive(Debug, Serialize)]
 struct ByWorkers {
     by_workers: BTreeMap<u16, Report>,
@@ -193,7 +192,7 @@ impl ByWorkers {
     }
 }
 
-/// Measures and prints; fails if something could not be measured, or missed a limit that is to be checked.
+/// Measures and prints. Fails if a measurement fails, or a figure misses a limit under `--check`.
 pub async fn main(args: Args) -> ExitCode {
     let mut missed = Vec::new();
     let done = async {
@@ -306,7 +305,7 @@ fn millis(durations: &[Duration], hundredths: usize) -> f64 {
     rounded(duration.as_secs_f64() * 1000.0)
 }
 
-/// Two digits after the point.
+/// Rounds to two decimal digits.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

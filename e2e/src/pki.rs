@@ -1,5 +1,5 @@
-//! The certificates and keys of one control plane: made fresh at each start, kept in memory and in the plane's private
-//! directory, gone with it.
+//! The certificates and keys of one control plane. They are made at each start, kept in memory and in the plane's private
+//! directory, and removed with it.
 
 use std::fmt;
 use std::fs;
@@ -24,7 +24,7 @@ pub enum Error {
     /// The certificate library refused.
     #[error("making the certificate of {subject}")]
     Make {
-        /// Whose certificate.
+        /// The subject of the certificate.
         subject: String,
         /// The library's reason.
         #[source]
@@ -72,7 +72,7 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// What a kube-apiserver on loopback shows.
+    /// The certificate of a kube-apiserver on loopback.
     pub(crate) fn apiserver(&self) -> Result<Identity, Error> {
         let names = [
             "localhost",
@@ -88,12 +88,12 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// What the webhooks of a Service show.
+    /// The certificate of the webhooks of a Service.
     pub(crate) fn webhook(&self, service: &str, namespace: &str) -> Result<Identity, Error> {
         self.server("webhook", &[&format!("{service}.{namespace}.svc")], &[])
     }
 
-    /// A client that may do everything, known as `user` in the audit log.
+    /// The certificate of a client with all rights, named `user` in the audit log.
     pub(crate) fn admin(&self, user: &str) -> Result<Identity, Error> {
         self.client(user, Some(ADMINS))
     }
@@ -163,7 +163,7 @@ pub(crate) struct Files {
     pub(crate) server_key: PathBuf,
     pub(crate) token_key: PathBuf,
     pub(crate) token_public_key: PathBuf,
-    /// Authority of the front proxy; another one than that of users, or every user could pass for the proxy.
+    /// Authority of the front proxy. Why not the users' authority: every user could then act as the proxy.
     pub(crate) proxy_ca: PathBuf,
     pub(crate) proxy_cert: PathBuf,
     pub(crate) proxy_key: PathBuf,
@@ -172,7 +172,7 @@ pub(crate) struct Files {
 /// The name under which the API server passes requests on.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Makes the service accounts' key pair and writes it and the server's certificate below `dir`, which only this user may enter.
+/// Makes the service accounts' key pair, and writes it and the server's certificate below `dir`, which only this user may enter.
 pub(crate) fn write(authority: &Authority, server: &Identity, dir: &Path) -> Result<Files, Error> {
     let proxies = Authority::new("front-proxy")?;
     let proxy = proxies.client(FRONT_PROXY, None)?;

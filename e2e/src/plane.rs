@@ -1,9 +1,9 @@
 //! One control plane: start it, talk to it, disturb it, stop it.
 //!
-//! A real one is made of processes: `start` brings them up, `real` holds them. Everything of it lives in one private
-//! directory, in memory (`/dev/shm`) where there is room: certificates, logs, the database. An `embedded` one is an API
-//! server in this process, with a [`roadstead_world`] to play the rest. Dropping a plane ends all that belongs to it; so does
-//! the death of this process.
+//! A real one is made of processes: `start` starts them, `real` holds them. Its certificates, logs and database are in one
+//! private directory, in memory (`/dev/shm`) if there is room. An `embedded` one is an API server in this process, with a
+//! [`roadstead_world`] that plays the rest. Dropping a plane ends its processes and removes its files; so does the death of
+//! this process.
 
 mod access;
 mod commands;
@@ -32,9 +32,9 @@ use real::Real;
 
 /// The `User-Agent` of [`ControlPlane::client`], so that the audit log tells the harness from the subject.
 pub const HARNESS_USER_AGENT: &str = "roadstead-harness";
-/// How long the harness's own client waits for a connection.
+/// Connection timeout of the harness's own client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a start looks whether the next thing is ready.
+/// How often a start checks whether the next part is ready.
 const POLL: Duration = Duration::from_millis(50);
 
 const ETCD: &str = "etcd";
@@ -46,12 +46,12 @@ const KWOK: &str = "kwok";
 /// Why a control plane could not be started or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The programs are not there.
+    /// The programs could not be found or built.
     #[error("control plane {plane}: no programs to run")]
     Binaries {
         /// Name of the plane.
         plane: String,
-        /// Which are missing and how to get them.
+        /// The missing programs and how to get them.
         #[source]
         source: binaries::Error,
     },
@@ -76,9 +76,9 @@ pub enum Error {
     /// A file or directory could not be used.
     #[error("{doing} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// With which path.
+        /// The path of that operation.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -89,9 +89,9 @@ pub enum Error {
     Process {
         /// Name of the plane.
         plane: String,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// Which process.
+        /// The process.
         process: &'static str,
         /// The system's reason.
         #[source]
@@ -102,7 +102,7 @@ pub enum Error {
     Died {
         /// Name of the plane.
         plane: String,
-        /// Which process.
+        /// The process.
         process: &'static str,
         /// How it ended.
         status: ExitStatus,
@@ -117,16 +117,16 @@ pub enum Error {
     NotReady {
         /// Name of the plane.
         plane: String,
-        /// What was waited for.
+        /// The part that did not become ready.
         what: String,
-        /// For how long.
+        /// How long the start waited.
         waited: Duration,
-        /// Whose log is quoted.
+        /// The process whose log is quoted.
         process: &'static str,
         /// The end of that log.
         tail: String,
     },
-    /// All ports of our range are taken.
+    /// All ports of the harness's range are taken.
     #[error("control plane {plane}: no free port on 127.0.0.1 between 20000 and 31999")]
     NoPort {
         /// Name of the plane.
@@ -156,12 +156,12 @@ pub enum Error {
         #[source]
         source: roadstead_apiserver::ListenError,
     },
-    /// Only a real control plane can do that.
+    /// The operation needs a real control plane.
     #[error("control plane {plane} is embedded: only a real one can {what}")]
     Embedded {
         /// Name of the plane.
         plane: String,
-        /// What was asked for.
+        /// The requested operation.
         what: &'static str,
     },
     /// A node could not be created.
@@ -177,12 +177,12 @@ pub enum Error {
     },
 }
 
-/// Which of a plane's two authorities has signed the certificate of its API server. The plane's kubeconfigs trust both.
+/// One of a plane's two authorities, which may sign the certificate of its API server. The plane's kubeconfigs trust both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// The one of the start.
+    /// The authority at the start.
     First,
-    /// The one that is to follow it.
+    /// The authority that replaces it.
     Next,
 }
 
@@ -199,8 +199,8 @@ enum Backend {
 impl ControlPlane {
     /// Starts a control plane and waits until it serves, its namespaces are there and its nodes are Ready.
     ///
-    /// *Errors*: what is missing, what died (with the end of its log), what was not ready in time.
-    /// *Limits*: a first build of the programs takes minutes and is not counted in `options.start_timeout`.
+    /// *Errors*: a missing program, a process that died (with the end of its log), a part that was not ready in time.
+    /// *Limits*: a first build of the programs takes minutes and does not count for `options.start_timeout`.
     pub async fn start(options: Options) -> Result<Self, Error> {
         Ok(Self(match options.kind {
             Kind::Real => Backend::Real(Box::new(start::start(options).await?)),
@@ -241,7 +241,7 @@ impl ControlPlane {
         self.kubeconfig_via(&self.server_url())
     }
 
-    /// As [`ControlPlane::kubeconfig`], for another way to the same server, such as a [`crate::Link`]'s URL.
+    /// As [`ControlPlane::kubeconfig`], with another URL of the same server, such as a [`crate::Link`]'s.
     pub fn kubeconfig_via(&self, server_url: &str) -> String {
         self.access().kubeconfig_via(server_url)
     }
@@ -282,12 +282,12 @@ impl ControlPlane {
         }
     }
 
-    /// As [`ControlPlane::client`], through a URL.
+    /// As [`ControlPlane::client`], through another URL of the same server.
     pub fn client_via(&self, server_url: &str) -> Result<kube::Client, Error> {
         self.access().client_via(server_url)
     }
 
-    /// A cable to the API server. The link of a real one can also answer in its place.
+    /// A link to the API server. The link of a real control plane can also answer in its place.
     pub async fn link(&self) -> std::io::Result<Link> {
         match &self.0 {
             Backend::Real(real) => real.link().await,
@@ -295,7 +295,7 @@ impl ControlPlane {
         }
     }
 
-    /// Where the audit log is, if there is one.
+    /// The path of the audit log, if there is one.
     pub fn audit_log(&self) -> Option<PathBuf> {
         match &self.0 {
             Backend::Real(real) => real.audit_log(),
@@ -329,7 +329,7 @@ impl ControlPlane {
         self.real("thaw its API server")?.resume()
     }
 
-    /// Kills the API server (SIGKILL); etcd and the others stay. Does nothing if it is already killed.
+    /// Kills the API server (SIGKILL); etcd and the other processes stay. Does nothing if it is already killed.
     pub fn kill_apiserver(&self) -> Result<(), Error> {
         self.real("kill its API server")?.kill_apiserver();
         Ok(())
@@ -340,7 +340,7 @@ impl ControlPlane {
         self.real("start its API server again")?.restart_apiserver().await
     }
 
-    /// Starts the API server again with these flags beside its own, which it keeps at each further start; does nothing if it has them.
+    /// Starts the API server again with these flags in addition, also at each further start. Does nothing if it has them.
     pub async fn serve_with(&self, flags: &'static [&'static str]) -> Result<(), Error> {
         self.real("serve with other flags")?.serve_with(flags).await
     }
@@ -360,7 +360,7 @@ impl ControlPlane {
         self.real("thaw its storage")?.resume_storage()
     }
 
-    /// Kills etcd (SIGKILL); the API server and the others stay, and so does what is stored. Does nothing if it is already killed.
+    /// Kills etcd (SIGKILL); its data and the other processes stay. Does nothing if it is already killed.
     pub fn kill_storage(&self) -> Result<(), Error> {
         self.real("kill its storage")?.kill_storage();
         Ok(())
@@ -382,28 +382,28 @@ impl ControlPlane {
         self.real("show another certificate")?.certify(authority).await
     }
 
-    /// Keeps a copy of what is stored now, for [`ControlPlane::restore_storage`].
+    /// Keeps a copy of the stored data, for [`ControlPlane::restore_storage`].
     pub fn save_storage(&self) -> Result<(), Error> {
         self.real("copy its storage")?.save_storage()
     }
 
-    /// Puts back what [`ControlPlane::save_storage`] kept: kills the API server and etcd, replaces the data, starts both.
+    /// Restores the copy of [`ControlPlane::save_storage`]: kills the API server and etcd, replaces the data, starts both.
     /// Revisions go back too, as after a restore from a backup.
     pub async fn restore_storage(&self) -> Result<(), Error> {
         self.real("restore its storage")?.restore_storage().await
     }
 
-    /// Takes the space from etcd: reads are answered, writes are refused.
+    /// Makes etcd run out of space: it answers reads and refuses writes.
     pub async fn fill_storage(&self) -> Result<(), Error> {
         self.real("fill its storage")?.fill_storage().await
     }
 
-    /// Gives back what [`ControlPlane::fill_storage`] took. Does nothing if that was not called.
+    /// Gives etcd space again after [`ControlPlane::fill_storage`]. Does nothing if that was not called.
     pub async fn free_storage(&self) -> Result<(), Error> {
         self.real("free its storage")?.free_storage().await
     }
 
-    /// Ends everything and removes all files, as dropping does.
+    /// Ends all processes and removes all files, as dropping does.
     pub fn stop(self) {
         drop(self);
     }

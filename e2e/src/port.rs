@@ -1,22 +1,22 @@
 //! Free ports on loopback.
 //!
-//! Why not port 0: kube-apiserver must know its port before it starts and keeps it over a restart, and the kernel hands the
-//! ephemeral range to outgoing connections, so a port from there may be gone when a killed server wants it back. These are
-//! taken from below that range, each once per process.
+//! Why not port 0: kube-apiserver must know its port before it starts and keep it over a restart. The kernel uses the
+//! ephemeral range for outgoing connections, so a port from there may be taken when a killed server starts again. These ports
+//! are below that range, and each is handed out once per process.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// First port handed out.
 const FIRST: u16 = 20_000;
-/// How many ports follow it; Linux's ephemeral range starts at 32 768.
+/// Number of ports; Linux's ephemeral range starts at 32 768.
 const COUNT: u16 = 12_000;
-/// Distance between the starting points of two processes with neighbouring ids.
+/// Distance between the first ports of two processes with consecutive ids.
 const STRIDE: u32 = 97;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A port that nobody listened on a moment ago, `None` if all are taken. Another process may still be faster: the caller
+/// A port without a listener, `None` if all are taken. Another process may still take it first: then the caller
 /// tries again with the next one.
 pub(crate) fn free() -> Option<u16> {
     let start = std::process::id().wrapping_mul(STRIDE) % u32::from(COUNT);

@@ -1,12 +1,12 @@
 //! A process that cannot outlive its owner.
 //!
 //! Dropping is not enough: statics are never dropped, Ctrl-C runs no destructor and SIGKILL runs nothing at all. So each
-//! process starts with a watcher beside it, a shell that reads from a pipe whose only writing end is ours. However we end,
-//! the kernel closes that pipe; the watcher then kills the process and removes its directory. When we have collected the
-//! process ourselves we tell the watcher so, because its process id may belong to somebody else by then.
+//! process starts with a watcher, a shell that reads from a pipe whose only writing end the owner holds. However the owner
+//! ends, the kernel closes that pipe; the watcher then kills the process and removes its directory. An owner that has reaped
+//! the process tells the watcher so, because the process id may belong to another process by then.
 //!
-//! Invariant: the process is its own group leader, so a Ctrl-C in the terminal reaches only us, and [`Guarded::id`] is the
-//! process itself, not a shell around it.
+//! Invariant: the process is its own group leader, so a Ctrl-C in the terminal reaches only the owner, and [`Guarded::id`] is
+//! the process itself, not a shell around it.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -15,12 +15,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// How much of a log an error quotes.
+/// Bytes of a log that an error may quote.
 const TAIL_BYTES: u64 = 4096;
-/// How many lines of a log an error quotes.
+/// Lines of a log that an error quotes.
 const TAIL_LINES: usize = 12;
 
-/// Why the second `rm`: the killed process may still be inside a last system call that makes a file.
+/// The watcher. Why the second `rm`: the killed process may still create a file in its last system call.
 const WATCHED: &str = r#"
 exec 3<&0
 pid=$$
@@ -45,7 +45,7 @@ pub(crate) enum Signal {
     Terminate,
 }
 
-/// What to run and where.
+/// A command and its directories.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     /// Short name for messages and the log file.
@@ -55,13 +55,13 @@ pub(crate) struct Spec {
     pub(crate) env: Vec<(&'static str, String)>,
     /// Working directory.
     pub(crate) workdir: PathBuf,
-    /// Removed by the watcher if the owner dies.
+    /// The directory that the watcher removes if the owner dies.
     pub(crate) doomed: PathBuf,
-    /// Where standard output and error are appended.
+    /// The file to which standard output and error are appended.
     pub(crate) log: PathBuf,
 }
 
-/// A running (or ended, not yet collected) process.
+/// A process that runs, or has ended and is not yet reaped.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     spec: Spec,
@@ -106,7 +106,7 @@ impl Guarded {
 
     /// Waits for the process to end by itself; blocks.
     pub(crate) fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        // Why not `Child::wait`: it closes the pipe first, which tells the watcher that we are gone.
+        // Why not `Child::wait`: it closes the pipe first, which tells the watcher that the owner is gone.
         let leash = self.child.stdin.take();
         let status = self.child.wait();
         self.child.stdin = leash;
@@ -134,9 +134,9 @@ impl Guarded {
         }
     }
 
-    /// Kills and collects the process. Safe to call again.
+    /// Kills and reaps the process. May be called again.
     pub(crate) fn stop(&mut self) {
-        // Why the results are dropped: both fail only when the process has already been collected.
+        // Why ignored: both fail only if the process has already been reaped.
         let _ = self.child.kill();
         let _ = self.wait();
     }
@@ -148,7 +148,7 @@ impl Guarded {
 
     fn release(&mut self) {
         if let Some(mut leash) = self.child.stdin.take() {
-            // Why ignored: a watcher that is gone needs no telling.
+            // Why ignored: it fails only if the watcher is gone.
             let _ = leash.write_all(b"collected\n");
         }
     }
@@ -167,7 +167,7 @@ pub(crate) fn tail(path: &Path) -> String {
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
         let mut bytes = Vec::new();
-        // Why a limit here too: a log may be a device without an end.
+        // Why a limit: a log may be a device without an end.
         file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };

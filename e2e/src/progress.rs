@@ -1,11 +1,11 @@
-//! One line per step of slow work, so that nobody wonders whether a first build hangs.
+//! One line per step of slow work, so that a user sees that a first build does not hang.
 
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where lines about slow work go.
+/// A sink for lines about slow work.
 #[derive(Clone)]
 pub struct Progress {
     sink: Arc<dyn Fn(&str) + Send + Sync>,
@@ -21,7 +21,7 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    /// Lines go to standard error, each with the seconds since this call.
+    /// Writes lines to standard error, each with the seconds since this call.
     pub fn stderr() -> Self {
         Self::to(|line| {
             // Why: a closed standard error must not stop a build.
@@ -29,12 +29,12 @@ impl Progress {
         })
     }
 
-    /// Lines are dropped.
+    /// Drops lines.
     pub fn silent() -> Self {
         Self::to(|_| ())
     }
 
-    /// Lines go to `sink`, without a line break at the end.
+    /// Sends lines to `sink`, without a line break at the end.
     pub fn to(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             sink: Arc::new(sink),
@@ -42,13 +42,13 @@ impl Progress {
         }
     }
 
-    /// Says `text`, with the time since the start.
+    /// Reports `text`, with the time since the start.
     pub fn step(&self, text: &str) {
         (self.sink)(&format!("[{:>6}] {text}", seconds(self.started.elapsed())));
     }
 }
 
-/// `12.3 s`.
+/// A duration as `12.3 s`.
 pub(crate) fn seconds(elapsed: Duration) -> String {
     format!("{:.1} s", elapsed.as_secs_f64())
 }

@@ -1,13 +1,13 @@
-//! A whole federation on this machine: control planes, our processes, queues, registered workers.
+//! A whole federation on this machine: control planes, Roadstead's processes, queues, registered workers.
 //!
-//! [`Stage::start`] takes a [`Spec`] and returns when every worker is registered through the command `roadstead cluster
-//! join` and its cluster is Active. What the manager knows of a worker goes through a [`Link`], so that a test can cut it
-//! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
+//! [`Stage::start`] takes a [`Spec`] and returns when every worker is registered with the command `roadstead cluster
+//! join` and its cluster is Active. The manager reaches a worker through a [`Link`], so a test can cut it and still reach the
+//! worker itself. Everything ends when the stage is dropped or this process dies.
 //!
-//! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
-//! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
-//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone), `rival` (one with the reference alone),
-//! `controller` (a controller of other people beside ours), `dashboard` (what the Ray operator asks beside the API server), [`deployed`] (a process as its Deployment asks for it).
+//! Reading order: [`spec`], this file, [`programs`] (the binaries), `subject` (one process), `account` (its account), `clock`
+//! (its clocks), `detour` (its way to its API server), `objects` (objects applied to the clusters), `kueue` (a cluster with the
+//! reference instead), `solo` (one cluster with a worker alone), `rival` (one with the reference alone), `controller` (a
+//! third-party controller), `dashboard` (the dashboards of Ray clusters), [`deployed`] (a process as its Deployment describes it).
 
 mod account;
 mod clock;
@@ -15,6 +15,7 @@ mod controller;
 mod dashboard;
 pub mod deployed;
 mod detour;
+pub mod kubelet;
 mod kueue;
 mod objects;
 pub mod programs;
@@ -58,20 +59,20 @@ use subject::Subject;
 pub const FEDERATION: &str = "federation";
 /// Name of the AdmissionCheck and of the ProvisioningRequestConfig on workers.
 pub const CAPACITY: &str = "capacity";
-/// Namespace of our processes: kubeconfig Secrets, accounts, leases.
+/// Namespace of Roadstead's processes: kubeconfig Secrets, accounts, leases.
 pub const SYSTEM_NAMESPACE: &str = "kueue-system";
 
-/// How long one command, or one wait for something to become ready, may take.
+/// Limit of one command, or of one wait until something is ready.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Processes that are started at once. More of them would wait for each other longer than any may take.
+/// Processes that are started at once. More would slow each other down beyond the limit of a start.
 const STARTED_AT_ONCE: usize = 24;
-/// How often a wait looks.
+/// Interval of a wait's reads.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Why a stage could not be set up or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Our binaries are not there.
+    /// Roadstead's binaries could not be found or built.
     #[error("the programs of this project are not there")]
     Programs(#[source] programs::Error),
     /// A control plane could not be started or used.
@@ -80,34 +81,34 @@ pub enum Error {
     /// A file or a port could not be used.
     #[error("{doing}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
         /// The system's reason.
         #[source]
         source: std::io::Error,
     },
-    /// There is no such process on the stage.
+    /// The stage has no process with this name.
     #[error("no process {name} on this stage")]
     NoSubject {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
-    /// A process of ours ended by itself.
+    /// A process of Roadstead ended by itself.
     #[error("process {name} ended ({status}); its last lines:\n{tail}")]
     Died {
-        /// Which process.
+        /// The process.
         name: String,
         /// How it ended.
         status: ExitStatus,
         /// The end of its log.
         tail: String,
     },
-    /// Something did not happen in time.
+    /// A wait took too long.
     #[error("{what} after {} s{}", waited.as_secs(), quote(detail))]
     NotReady {
-        /// What is not as it should be.
+        /// What the wait was for.
         what: String,
-        /// For how long it was waited for.
+        /// How long the wait was.
         waited: Duration,
         /// What was last seen, or the end of a log.
         detail: String,
@@ -130,17 +131,17 @@ pub enum Error {
         args: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it said.
+        /// Its output.
         output: String,
     },
-    /// The library that sets clocks could not be made.
+    /// The library that sets clocks could not be built.
     #[error("{compiler} could not make the clock ({status}):\n{output}")]
     Clock {
         /// The C compiler.
         compiler: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it said.
+        /// Its output.
         output: String,
     },
 }
@@ -153,47 +154,47 @@ fn quote(detail: &str) -> String {
     }
 }
 
-/// What a cluster is in a federation.
+/// The role of a cluster in a federation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// It offers jobs: `roadstead-manager` runs there, or Kueue.
+    /// The management cluster: `roadstead-manager` runs there, or Kueue.
     Manager,
-    /// It runs jobs: `roadstead-worker` runs there, or Kueue.
+    /// A worker cluster: `roadstead-worker` runs there, or Kueue.
     Worker,
 }
 
-/// The argument of `roadstead cluster join` that says for jobs of which kinds.
+/// The argument of `roadstead cluster join` with the kinds of jobs.
 const INTEGRATIONS: &str = "--integrations";
 
-/// A running federation with our processes in it.
+/// A running federation with Roadstead's processes.
 #[derive(Debug)]
 pub struct Stage {
     /// By cluster name.
     subjects: Mutex<BTreeMap<String, Subject>>,
     links: BTreeMap<String, Link>,
-    /// They answer as long as they are held.
+    /// Answerers, which run until they are dropped.
     answerers: Vec<Answerer>,
-    /// They run as long as they are held.
+    /// Controllers, which run until they are dropped.
     controllers: Vec<Controller>,
-    /// By cluster name: where Kueue runs instead of us.
+    /// By cluster name: clusters where Kueue runs instead of Roadstead.
     foreign: BTreeMap<String, Arc<Kueue>>,
     programs: Programs,
     /// Merged over the `Configuration` of each process.
     configuration: Value,
     progress: Progress,
-    /// The library that sets clocks, once one was set.
+    /// The library that sets clocks, once a clock was set.
     clock: OnceCell<PathBuf>,
-    /// By cluster name: the way of our process there to its own API server, where it is not straight.
+    /// By cluster name: the link between a process and its own API server, if there is one.
     detours: Mutex<BTreeMap<String, Arc<Link>>>,
-    // Invariant: after the processes that use them.
+    // Invariant: declared after the processes that use them.
     planes: Federation,
     dir: TempDir,
 }
 
 impl Stage {
-    /// Brings everything up; each step is told to `progress`.
+    /// Starts all clusters and processes; each step is reported to `progress`.
     ///
-    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Errors*: a missing program, a process that died (with the end of its log), a part that was not ready in time.
     /// *Limits*: a first build of the programs takes minutes.
     pub async fn start(spec: Spec, progress: Progress) -> Result<Self, Error> {
         let programs = Programs::find_or_build(&progress)
@@ -252,7 +253,7 @@ impl Stage {
             stage.give_account(plane, &plane.server_url()).await
         }))
         .await?;
-        // Why one after the other: each answers late as long as many processes start at once.
+        // Why one after the other: many processes that start at once answer late.
         for runs in controllers {
             let started = { stage.all_planes() }.map(|plane| Controller::start(runs, plane, &stage.progress));
             let started = try_join_all(started).await?;
@@ -282,7 +283,7 @@ impl Stage {
     }
 
     /// The same in the manager's cluster and in one worker only, for a queue whose jobs go to the workers of this config.
-    /// [`Stage::join_within`] makes the worker one of them.
+    /// [`Stage::join_within`] adds the worker to the config.
     pub async fn furnish_within(
         &self,
         config: &str,
@@ -298,12 +299,12 @@ impl Stage {
         Ok(())
     }
 
-    /// The planes.
+    /// The control planes.
     pub fn planes(&self) -> &Federation {
         &self.planes
     }
 
-    /// An administrator's client of a cluster, past the link.
+    /// An administrator's client of a cluster, which does not use the link.
     pub fn client(&self, cluster: &str) -> Result<Client, Error> {
         client_of(self.plane(cluster)?)
     }
@@ -315,12 +316,12 @@ impl Stage {
         })
     }
 
-    /// What our process in a cluster holds of memory; fails if it does not run.
+    /// Memory of our process in a cluster; fails if it does not run.
     pub fn memory(&self, cluster: &str) -> Result<Memory, Error> {
         self.with_subject(cluster, Subject::memory)
     }
 
-    /// What our process in a cluster has open; fails if it does not run.
+    /// Open files and threads of our process in a cluster; fails if it does not run.
     pub fn handles(&self, cluster: &str) -> Result<Handles, Error> {
         self.with_subject(cluster, Subject::handles)
     }
@@ -330,7 +331,7 @@ impl Stage {
         self.with_subject(cluster, Subject::cpu)
     }
 
-    /// Where our process in a cluster writes its log.
+    /// The log file of our process in a cluster.
     pub fn log(&self, cluster: &str) -> Result<PathBuf, Error> {
         self.with_subject(cluster, |subject| Ok(subject.log()))
     }
@@ -359,7 +360,7 @@ impl Stage {
     }
 
     /// Starts one more replica of our process in a cluster, with `over` merged over its configuration, and waits until it is ready.
-    /// From now on `name` stands for it wherever a process is asked for; [`Stage::dismiss`] ends it.
+    /// Methods that take the name of a process accept `name` for it; [`Stage::dismiss`] ends it.
     pub async fn add_replica(&self, cluster: &str, name: &str, over: &Value) -> Result<(), Error> {
         let part = self.with_subject(cluster, |subject| Ok(subject.part()))?;
         self.start_replica(cluster, name, part, over)?;
@@ -376,12 +377,12 @@ impl Stage {
         self.with_subject(cluster, |subject| subject.signal(Signal::Terminate))
     }
 
-    /// How our process in a cluster has ended by itself, if it has; afterwards it counts as killed.
+    /// The exit status of our process in a cluster if it has ended by itself; afterwards it counts as killed.
     pub fn take_end(&self, cluster: &str) -> Result<Option<ExitStatus>, Error> {
         self.with_subject(cluster, Subject::take_end)
     }
 
-    /// As [`Stage::restart`], with its log appended to another file from now on.
+    /// As [`Stage::restart`], but the log goes to another file from now on.
     pub async fn restart_logging_to(&self, cluster: &str, log: &Path) -> Result<(), Error> {
         self.with_subject(cluster, |subject| {
             subject.log_to(log);
@@ -400,8 +401,8 @@ impl Stage {
         self.with_subject(cluster, |subject| subject.signal(Signal::Continue))
     }
 
-    /// Lets the cluster play another part: kills our process there, starts the one of that part with `over` merged over its
-    /// configuration, and waits until it is ready. [`Stage::furnish`] then makes what a queue needs in that part.
+    /// Gives the cluster another role: kills our process there, starts the one of that role with `over` merged over its
+    /// configuration, and waits until it is ready. [`Stage::furnish`] then creates the objects of a queue in that role.
     pub async fn recast(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
         self.kill(cluster)?;
         self.grant(cluster, part).await?;
@@ -409,7 +410,7 @@ impl Stage {
         self.wait_subject(cluster).await
     }
 
-    /// Gives what runs in a cluster the rights that it has in this part.
+    /// Gives the process in a cluster the rights of this role.
     async fn grant(&self, cluster: &str, part: Part) -> Result<(), Error> {
         let who = match self.foreign.get(cluster) {
             None => Who::Ours(part),
@@ -418,7 +419,7 @@ impl Stage {
         account::grant(cluster, &self.client(cluster)?, who).await
     }
 
-    /// The part that a cluster plays at the start.
+    /// The role of a cluster at the start.
     fn first_part(&self, cluster: &str) -> Part {
         if cluster == self.planes.manager.name() {
             Part::Manager
@@ -427,12 +428,12 @@ impl Stage {
         }
     }
 
-    /// Where our process in a cluster shows its metrics.
+    /// The address of the metrics of our process in a cluster.
     pub fn metrics(&self, cluster: &str) -> Result<SocketAddr, Error> {
         self.with_subject(cluster, |subject| Ok(subject.metrics()))
     }
 
-    /// Fails if a process of ours or of a plane has ended by itself.
+    /// Fails if a process of Roadstead or of a plane has ended by itself.
     pub fn check(&self) -> Result<(), Error> {
         for subject in self.subjects().values_mut() {
             subject.check()?;
@@ -451,13 +452,13 @@ impl Stage {
         self.join_to(self.planes.manager.name(), worker, &[]).await
     }
 
-    /// Registers a worker with this manager, with more arguments for the command; for jobs of the kinds that the configuration of the
-    /// stage switches on, unless these arguments say which.
+    /// Registers a worker with this manager, with more arguments for the command. The kinds of jobs are those of the stage's
+    /// configuration, unless these arguments name others.
     pub async fn join_to(&self, manager: &str, worker: &str, more: &[&str]) -> Result<(), Error> {
         self.register(manager, worker, FEDERATION, more).await
     }
 
-    /// As [`Stage::join`], as one of the clusters of this MultiKueueConfig, which is made if there is none.
+    /// As [`Stage::join`], as one of the clusters of this MultiKueueConfig, which is created if it does not exist.
     pub async fn join_within(&self, config: &str, worker: &str) -> Result<(), Error> {
         self.register(self.planes.manager.name(), worker, config, &[])
             .await
@@ -493,7 +494,7 @@ impl Stage {
         objects::wait_active(&client, "MultiKueueCluster", worker).await
     }
 
-    /// The integrations that the configuration of the stage switches on, if it says which.
+    /// The integrations in the configuration of the stage, if it lists them.
     fn integrations(&self) -> Option<String> {
         let all = self.configuration["integrations"]["frameworks"].as_array()?;
         let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
@@ -530,7 +531,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Kubeconfig files, links, answerers.
+    /// Creates kubeconfig files, links and answerers.
     async fn connect(&mut self, workers: &[Worker]) -> Result<(), Error> {
         for plane in self.all_planes() {
             plane
@@ -555,7 +556,7 @@ impl Stage {
     async fn install_definitions(&self, plane: &ControlPlane) -> Result<(), Error> {
         let client = client_of(plane)?;
         if self.foreign.contains_key(plane.name()) {
-            // Why no more of ours: what is defined there depends on where its process listens.
+            // Why only the namespace: the definitions of Kueue depend on the port of its process.
             objects::make_own_namespace(plane.name(), &client).await?;
             return objects::install_provisioning(plane.name(), &client).await;
         }

@@ -1,7 +1,7 @@
-//! The account that Roadstead has on a worker cluster: what it may do there, and how its token is made and renewed.
+//! The account of Roadstead on a worker cluster: its rights, and how its token is created and renewed.
 //!
-//! Invariant: whoever a token belongs to is asked from the worker's API server (`SelfSubjectReview`), never taken from a
-//! request or an annotation, so that a renewal cannot slide into another identity (`spec/safety.md S12`).
+//! Invariant: the worker's API server is asked for the owner of a token (`SelfSubjectReview`). It is never taken from a request or an
+//! annotation, so that a renewal cannot change to another identity (`spec/safety.md S12`).
 
 pub mod rights;
 pub mod token;

@@ -1,8 +1,7 @@
-//! Takes a kubeconfig apart and says whether it may be used.
+//! Parses a kubeconfig and decides whether it may be used.
 //!
-//! Every cluster and user entry of the file is checked, not only those of the current context: a file with a trap in it
-//! is refused as a whole. What people really have is accepted: several contexts, `namespace`, `preferences`,
-//! `extensions`, `disable-compression`.
+//! Every cluster and user entry of the file is checked, not only those of the current context: a file with one forbidden entry is refused
+//! as a whole. Common kubeconfigs are accepted: several contexts, `namespace`, `preferences`, `extensions`, `disable-compression`.
 //!
 //! Invariant: a message names keys and entries, never a value of the credential, the certificate or the URL.
 
@@ -22,19 +21,19 @@ use serde_saphyr::options::MergeKeyPolicy;
 
 use self::file::{Cluster, File, Mark, User};
 
-/// Largest kubeconfig, in bytes. Spec: safety 5 S6.
+/// *Limit*: size of a kubeconfig, in bytes. Spec: safety 5 S6.
 pub const BYTES_MAX: usize = 256 * 1024;
-/// Deepest nesting; a kubeconfig with extensions needs about eight.
+/// *Limit*: nesting; a kubeconfig with extensions needs about eight levels.
 const DEPTH_MAX: usize = 32;
-/// Most YAML nodes in a file.
+/// *Limit*: YAML nodes in a file.
 const NODES_MAX: usize = 50_000;
-/// Longest entry or key name shown in a message.
+/// *Limit*: length of an entry or key name in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// What is allowed beyond the fixed rules.
+/// Settings that allow more than the fixed rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether a worker may have a loopback address. For federations on one machine.
+    /// Whether a worker may have a loopback address, for federations on one machine.
     pub allow_loopback: bool,
 }
 
@@ -42,14 +41,14 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// For the condition. Spec: multikueue 2.2.
+    /// The reason of the condition. Spec: multikueue 2.2.
     pub reason: Reason,
     /// Row of `spec/safety.md` section 5 that the refusal enforces. Not part of the message, because clients compare
     /// that with the reference's.
     pub rule: &'static str,
-    /// For the condition, after `load client config failed: `. Names keys, never values.
+    /// The message of the condition, after `load client config failed: `. It names keys, never values.
     pub message: String,
-    /// Whether it may be otherwise a moment later with the same kubeconfig: it depends on what a name resolves to.
+    /// Whether the same kubeconfig may be accepted later, because the refusal depends on the addresses of a name.
     pub may_pass: bool,
 }
 
@@ -63,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// There is no kubeconfig to look at.
+    /// The refusal of a missing or unreadable kubeconfig.
     pub fn bad(message: impl Into<String>) -> Self {
         Self {
             reason: Reason::BadKubeConfig,
@@ -73,8 +72,8 @@ impl Refusal {
         }
     }
 
-    /// The cluster is described by a `ClusterProfile`, which is not supported. Wire: the words of a reference with the
-    /// gate off (`spec/multikueue.md 2.2`).
+    /// The refusal of a cluster with a `ClusterProfile`, which is not supported. Wire: the words of a reference with the gate off
+    /// (`spec/multikueue.md 2.2`).
     pub fn profiles_disabled() -> Self {
         Self {
             reason: Reason::ClusterProfileDisabled,
@@ -85,10 +84,10 @@ impl Refusal {
     }
 }
 
-/// Reads a kubeconfig (YAML or JSON) and gives back what is needed to use its current context.
+/// Parses a kubeconfig (YAML or JSON) and returns the endpoint of its current context.
 ///
-/// *Errors*: the first thing that is wrong, in the order of the reference, then ours.
-/// *Limits*: [`BYTES_MAX`], no anchors, aliases, merge keys or duplicate keys, bounded depth.
+/// *Errors*: the first violation, in the order of the reference, then of our own rules. *Limits*: [`BYTES_MAX`], no anchors, aliases, merge
+/// keys or duplicate keys, bounded depth.
 /// *Source*: `spec/multikueue.md 2.3`, `spec/safety.md 6` and S1–S6.
 pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
     let file = parse(bytes)?;
@@ -144,7 +143,7 @@ pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
             "auth providers are not allowed".to_owned()
         })?;
     }
-    // Unlike the anchor: it looks at none of what follows (spec/safety.md W11).
+    // Unlike the anchor: it checks nothing of what follows (spec/safety.md W11).
     for (name, user) in &users {
         refuse_user_extras(name, user)?;
     }
@@ -204,7 +203,7 @@ fn parse(bytes: &[u8]) -> Result<File, Refusal> {
     Ok(file)
 }
 
-/// What is wrong with the text, without quoting it: a parser's own message may hold a piece of a token.
+/// The refusal of the text, without quoting it: a parser's own message may contain a part of a token.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the parser's list of errors is long and open; all others mean the same to the reader"
@@ -392,7 +391,7 @@ fn credential(user: &User, name: &str) -> Result<Credential, Refusal> {
                 key: SecretString::from(key),
             })
         }
-        // Why: which of the two identities a server takes depends on the server.
+        // Why: each server decides itself which of the two identities it uses.
         (Some(_), _, _) => wrong("token and client certificate together are not allowed, keep one"),
         (None, None, None) => wrong("token, or client-certificate-data with client-key-data, is required"),
         (None, Some(_), None) => wrong("client-key-data is required beside client-certificate-data"),
@@ -400,7 +399,7 @@ fn credential(user: &User, name: &str) -> Result<Credential, Refusal> {
     }
 }
 
-/// Base64 of PEM text with a block of this kind. Line breaks inside the base64 are fine, as in Go.
+/// The text of a PEM block of this kind from base64. Line breaks inside the base64 are allowed, as in Go.
 fn pem(data: &str, kind: &str) -> Option<String> {
     let compact: SecretString = data
         .chars()
@@ -414,7 +413,7 @@ fn pem(data: &str, kind: &str) -> Option<String> {
     (text.contains("-----BEGIN ") && text.contains(kind)).then_some(text)
 }
 
-/// A name out of the file, fit for a condition: one line, bounded, no control characters.
+/// A name from the file, fit for a condition: one line, bounded, no control characters.
 fn shown(name: &str) -> String {
     let mut chars = name.chars();
     let mut text: String = chars

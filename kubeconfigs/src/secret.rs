@@ -1,4 +1,4 @@
-//! The Secret that holds a kubeconfig: read it, render what goes into it, build it.
+//! The Secret that holds a kubeconfig: reading, rendering and building it.
 //!
 //! Invariant: the kubeconfig text is a [`SecretString`] until it is put into the Secret object that is sent to the API
 //! server; nothing here prints that object.
@@ -28,19 +28,19 @@ pub const CREDENTIAL_LABEL: &str = "roadstead.dev/credential";
 pub const EXPIRES_AT: &str = "roadstead.dev/expires-at";
 /// Annotation with the time (RFC 3339) at which the credential was issued.
 pub const ISSUED_AT: &str = "roadstead.dev/issued-at";
-/// Types a Secret with a kubeconfig may have; none means the first. Spec: safety 6.
+/// The allowed types of a Secret with a kubeconfig; without a type it counts as the first. Spec: safety 6.
 const TYPES: [&str; 2] = ["Opaque", "federation/kubeconfig"];
 
-/// From when to when a credential is good.
+/// The time in which a credential is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// The beginning.
+    /// When it was issued.
     pub issued: Timestamp,
-    /// The end.
+    /// When it expires.
     pub expires: Timestamp,
 }
 
-/// The kubeconfig in the Secret called `name`; `None` stands for a Secret that is not there.
+/// The kubeconfig in the Secret called `name`; `None` stands for a missing Secret.
 ///
 /// *Errors*: `BadKubeConfig`, in the words of `spec/multikueue.md 2.2`.
 pub fn read<'a>(name: &str, secret: Option<&'a Secret>) -> Result<&'a [u8], Refusal> {
@@ -68,7 +68,7 @@ pub fn read<'a>(name: &str, secret: Option<&'a Secret>) -> Result<&'a [u8], Refu
     Ok(&bytes.0)
 }
 
-/// The endpoint that a `MultiKueueCluster` points to; `find` looks a Secret of the manager's namespace up by name.
+/// The endpoint that a `MultiKueueCluster` names; `find` returns a Secret of the manager's namespace by name.
 ///
 /// *Limits*: files on the manager's disk are refused, whatever their path, and so are `ClusterProfile`s, whatever the gate says.
 pub fn load<S: Deref<Target = Secret>>(
@@ -84,13 +84,13 @@ pub fn load<S: Deref<Target = Secret>>(
             let secret = find(&kubeconfig.location);
             check(read(&kubeconfig.location, secret.as_deref())?, rules)
         }
-        // Wire: the end of the reference's words for a path that it does not trust (`spec/multikueue.md 2.3`).
+        // Wire: the end of the reference's message for a path that it does not trust (`spec/multikueue.md 2.3`).
         LocationType::Path => Err(Refusal::bad("kubeconfig path is not under the allowed prefix")),
     }
 }
 
-/// Tells endpoints apart without keeping the secret: equal for equal endpoints, for as long as the process lives, and
-/// useless outside of it.
+/// A fingerprint of an endpoint that does not contain the secret. It is equal for equal endpoints as long as the process lives, and useless
+/// outside of it.
 pub fn fingerprint(endpoint: &Endpoint) -> String {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let secret = match &endpoint.credential {
@@ -106,8 +106,8 @@ pub fn fingerprint(endpoint: &Endpoint) -> String {
     format!("{:016x}", SEED.hash_one(whole))
 }
 
-/// A kubeconfig with one cluster, one user and one context, all called `cluster`. [`crate::check::check`] accepts it as
-/// far as it accepts the address.
+/// A kubeconfig with one cluster, one user and one context, all called `cluster`. [`crate::check::check`] accepts it if it accepts the
+/// address.
 pub fn render(cluster: &str, endpoint: &Endpoint) -> SecretString {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -174,12 +174,12 @@ pub fn build(
     }
 }
 
-/// The cluster whose credential Roadstead wrote into this Secret; `None` for Secrets that people brought.
+/// The cluster whose credential Roadstead wrote into this Secret; `None` for Secrets of users.
 pub fn cluster(secret: &Secret) -> Option<&str> {
     secret.labels().get(CREDENTIAL_LABEL).map(String::as_str)
 }
 
-/// From when to when the credential is good, as far as the annotations say.
+/// The validity of the credential, if the annotations show it.
 pub fn lifetime(secret: &Secret) -> Option<Lifetime> {
     let time = |key: &str| secret.annotations().get(key)?.parse::<Timestamp>().ok();
     Some(Lifetime {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Unlike the anchor: no file is read or watched, below its prefix neither.
+    /// Unlike the anchor: no file is read or watched, not even below its prefix.
     ///
     /// Spec: multikueue 11.9, 11.13, 11.14
     #[test]

@@ -1,7 +1,7 @@
 //! What the queues of the workers could take: kept by a watch per worker, guessed by [`roadstead_core::dispatch::capacity`].
 //!
-//! Invariant: nothing here asks a worker while a Workload is decided about. A worker whose queues cannot be read is no
-//! worse a worker: its room is unknown, and it is asked as the reference asks.
+//! Invariant: a decision about a Workload sends no request to a worker from here. A worker whose queues cannot be read stays a
+//! candidate: its room is unknown, and it is asked as the reference asks.
 //!
 //! *Source*: `spec/multikueue.md 4.3`.
 
@@ -26,19 +26,18 @@ use roadstead_kubeio::trouble::tell_unread;
 
 pub(crate) use ledger::Ledger;
 
-/// Queues looked at to learn whose worker it is.
+/// How many ClusterQueues are read to learn which program runs a worker.
 const SAMPLE: u32 = 20;
-/// When a worker that shows nothing yet is looked at again, twice as late each time up to the second; while it has no queue,
-/// that costs no request.
+/// First and longest pause before an unknown worker is looked at again; the pause doubles each time. A worker without queues costs
+/// no request.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How our processes begin to call themselves in `managedFields`.
+/// How the field managers of our processes begin in `managedFields`.
 const OURS: &str = "roadstead-";
 
 /// The queues of one worker.
 pub(crate) struct Queues {
     /// ClusterQueues with their statuses.
     pub(crate) clusters: Arc<Cache<ClusterQueue>>,
-    /// LocalQueues.
     pub(crate) locals: Arc<Cache<LocalQueue>>,
     /// The ClusterQueues, parsed.
     views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
@@ -60,12 +59,12 @@ pub(crate) enum Limit {
     Short(Shortage),
 }
 
-/// Whose program looks after the queues of a worker.
+/// Which program looks after the queues of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kin {
     /// Not known yet.
     Unknown,
-    /// Ours.
+    /// Roadstead itself.
     Roadstead,
     /// Another one, such as Kueue.
     Other,
@@ -92,7 +91,6 @@ impl Queues {
         }
     }
 
-    /// Whose worker it is.
     pub(crate) fn kin(&self) -> Kin {
         match self.kin.load(Ordering::Relaxed) {
             1 => Kin::Roadstead,
@@ -101,7 +99,8 @@ impl Queues {
         }
     }
 
-    /// Learns whose worker it is: from who wrote the statuses of its queues. One request, unless it has none yet.
+    /// Learns which program runs the worker, from the field managers of its queues' statuses. One request, unless it has no queue
+    /// yet.
     pub(crate) async fn recognise(&self, client: &Client) {
         let api: Api<ClusterQueue> = Api::all(client.clone());
         let mut pause = LOOK_AGAIN.0;
@@ -128,9 +127,9 @@ impl Queues {
         }
     }
 
-    /// Calls `changed` when a queue came or went, or is to take something else than before; not when only its use changed.
+    /// Calls `changed` when a queue comes or goes, or changes what it may take; not when only its use changes.
     ///
-    /// Why at all: a worker without the queue of a Workload is not asked, and nothing else would tell that it has one now.
+    /// Why: a worker without the queue of a Workload is not asked, and nothing else reports a queue that is created later.
     pub(crate) fn on_change(&self, changed: impl Fn() + Clone + Send + Sync + 'static) {
         let told = changed.clone();
         self.clusters.listen(move |change| {
@@ -145,7 +144,7 @@ impl Queues {
         });
     }
 
-    /// Tells the log when a kind of queue has not been readable for a while, and when it is again. Never ends.
+    /// Logs when a kind of queue has not been readable for a while, and when it is readable again. Never ends.
     pub(crate) async fn tell(&self) {
         tokio::join!(
             tell("ClusterQueue", self.clusters.health()),
@@ -153,7 +152,8 @@ impl Queues {
         );
     }
 
-    /// Notes that all queues were listed, and calls `changed` when that is news: what they can hold is known from then on.
+    /// Remembers that all queues were listed. Calls `changed` the first time, because the limits of the worker are known from then
+    /// on.
     pub(crate) async fn note_listed(&self, changed: impl FnOnce()) {
         let (mut clusters, mut locals) = (self.clusters.health(), self.locals.health());
         clusters.wait_for(|health| *health == Health::Live).await;
@@ -259,7 +259,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Spec: multikueue 4.3. Found by seed 2039: nobody looked when the missing queue came.
+    /// Spec: multikueue 4.3
     #[test]
     fn what_a_queue_is_to_take_is_news_and_its_use_is_not() {
         let (queues, rung) = (Queues::new(), Arc::new(AtomicU32::new(0)));

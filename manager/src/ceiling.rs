@@ -1,9 +1,8 @@
 //! Whether any worker could ever hold a Workload of the manager.
 //!
-//! Invariant: it is said of none while the limits of one worker of its config are not known: that worker's queues were never listed, or
-//! its MultiKueueCluster is not there. Limits that were listed stay known while the worker is lost; when it is back they are listed
-//! again, and everything that was told so is looked at again.
-//!
+//! Invariant: the answer is no only when the limits of every worker of its config are known. The limits of a worker are unknown
+//! while its queues were never listed or its MultiKueueCluster is missing. They stay known while the worker is lost. When the
+//! worker is back they are listed again, and every Workload that was told so is looked at again.
 //! *Source*: `spec/multikueue.md 4.3`.
 
 use std::collections::BTreeMap;

@@ -100,12 +100,6 @@ impl Federation {
             .unwrap_or_default()
     }
 
-    /// The name of the config of the check of this name, whether or not there is one.
-    pub(crate) fn config_of_name(&self, name: &CheckName) -> Option<String> {
-        let check = self.checks.named(name.as_str())?;
-        config_of(&check).ok()
-    }
-
     /// Names of the checks of ours whose config lists this cluster.
     pub(crate) fn checks_with(&self, cluster: &ClusterName) -> BTreeSet<String> {
         let checks = self.checks.all();

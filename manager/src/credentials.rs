@@ -1,8 +1,8 @@
 //! Renews the tokens that `roadstead cluster join` wrote, long before they end.
 //!
-//! Invariant: a failed renewal leaves the old credential as it is; it is tried again with growing pauses. A token is made by the
-//! connected API server and shown to the one that the Secret names, so nothing is renewed unless the two are one: a label alone
-//! could otherwise send a token of one cluster to another (`spec/safety.md S7`).
+//! Invariant: a failed renewal leaves the old credential as it is and is tried again with growing pauses. The connected API server
+//! makes the token, and the manager shows it to the server that the Secret names. So nothing is renewed unless both are the same
+//! server: a label alone could send a token of one cluster to another (`spec/safety.md S7`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,10 +28,10 @@ use crate::remote::registry::Registry;
 
 /// Renewals at the same time.
 const WORKERS: usize = 4;
-/// How often it is looked whether a credential that is not renewed may be after all: the cluster may be connected anew, or changed.
+/// How often the manager looks again at a credential that it does not renew: the cluster may be connected anew, or changed.
 const SKIPPED_PAUSE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Renews the credentials of the workers.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) client: Client,
@@ -78,7 +78,7 @@ impl Credentials {
             return Outcome::Done;
         };
         let now = (self.clock)();
-        // Why from the name: the point must stay the same from one look to the next, and differ between clusters.
+        // Why from the name: the time of renewal must stay the same from one pass to the next, and differ between clusters.
         let jitter = f64::from(
             name.bytes()
                 .fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte))
@@ -121,7 +121,7 @@ impl Credentials {
         }
     }
 
-    /// Why the credential in a Secret is not one of the cluster that its label names, as that is connected.
+    /// Why the credential in a Secret is not that of the connected cluster that its label names.
     fn mismatch(&self, secret: &Secret, cluster: &str, place: &Place) -> Option<String> {
         let name = secret.name_any();
         let named = self.clusters.named(cluster);
@@ -132,7 +132,7 @@ impl Credentials {
         if !uses_it {
             return Some(format!(
                 "label {} of the Secret names MultiKueueCluster \"{cluster}\", which does not take its kubeconfig from there; correct \
-                 the label, or delete the Secret if nobody uses it",
+                 the label, or delete the Secret if it is not used",
                 secret::CREDENTIAL_LABEL
             ));
         }
@@ -149,7 +149,7 @@ impl Credentials {
     }
 }
 
-/// What happened, until when the old one is good, and what to do. Why no time that is left: it would be other words each time.
+/// What happened, until when the old credential is valid, and what to do. Why no remaining time: the text would change each time.
 fn not_renewed(cluster: &str, secret: &str, life: secret::Lifetime, error: &token::Error) -> String {
     let mut why = error.to_string();
     let mut cause = std::error::Error::source(error);

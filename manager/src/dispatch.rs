@@ -1,9 +1,9 @@
 //! The manager's admission check: offers Workloads to worker clusters and follows the one that wins.
 //!
-//! `read` gathers what is known, [`roadstead_core::dispatch::plan`] decides, `write` carries out what concerns one worker.
+//! `read` gathers the state, [`roadstead_core::dispatch::plan`] decides, `write` carries out the actions on one worker.
 //!
-//! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in
-//! that worker's own queue), always from caches. A worker that hangs holds up nobody but itself.
+//! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in that worker's
+//! own queue), always from caches. A worker that hangs delays no other worker.
 
 mod fence;
 mod kind;
@@ -11,6 +11,7 @@ mod memory;
 pub(crate) mod needs;
 mod owning;
 mod read;
+mod together;
 mod words;
 mod write;
 
@@ -44,6 +45,8 @@ use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
 use crate::sites;
+use crate::steps::Steps;
+use crate::virtual_nodes::Kept;
 
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
@@ -52,28 +55,28 @@ pub(crate) use write::run;
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: SignedDuration = SignedDuration::from_millis(200);
 
-/// See the module.
+/// Everything that a decision about a Workload needs.
 #[derive(Clone)]
 pub(crate) struct Dispatch {
     /// The manager's own cluster.
     pub(crate) caches: Caches,
     /// Checks, configs and clusters.
     pub(crate) federation: Federation,
-    /// What is listed again when this replica begins to lead.
+    /// The caches that are listed again when this replica begins to lead.
     pub(crate) fresh: Arc<Fresh>,
     /// The workers.
     pub(crate) registry: Arc<Registry>,
     /// Client of the manager's own cluster.
     pub(crate) client: Client,
-    /// What people are told about Workloads that wait.
+    /// The reasons that users see for Workloads that wait.
     pub(crate) journal: Arc<Journal>,
-    /// What was sent to workers lately.
+    /// The amounts that were sent to workers lately.
     pub(crate) ledger: Arc<Ledger>,
-    /// What is counted.
+    /// The metrics.
     pub(crate) metrics: Metrics,
-    /// Whether the dispatcher may be chosen by what the workers are.
+    /// Whether the manager may choose the dispatcher by the programs of the workers.
     pub(crate) may_choose: bool,
-    /// Who failed lately.
+    /// The workers that failed lately.
     pub(crate) memory: Arc<Memory>,
     /// Local Workloads to look at.
     pub(crate) due: Arc<Queue<Key>>,
@@ -81,13 +84,17 @@ pub(crate) struct Dispatch {
     pub(crate) jobs_due: Arc<Queue<JobRef>>,
     /// Our origin.
     pub(crate) origin: Arc<str>,
-    /// How the operator wants it.
+    /// The settings of the administrator.
     pub(crate) policy: Policy,
     /// Our leases on the workers.
     pub(crate) lessor: Arc<Lessor>,
-    /// Whose turn it is, where only one at a time may call a worker.
+    /// The lock for one call to a worker at a time.
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// The nodes on which pods show in which cluster they run.
+    pub(crate) virtual_nodes: Arc<Kept>,
+    /// The manager's pods that are steps of Argo Workflows.
+    pub(crate) steps: Arc<Steps>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -105,7 +112,7 @@ impl Checks for Dispatch {
                 ..Follow::default()
             };
         }
-        // Why here: whoever removed it, its going makes the Workload due.
+        // Why here: when the leftovers go, for whatever reason, the Workload is due.
         self.memory.forget_refusals(&pass.workload.key, |cluster| {
             self.is_rid(cluster, &pass.workload.key)
         });
@@ -135,8 +142,8 @@ impl Checks for Dispatch {
         };
         let concerned = plan.concerned().cloned().collect();
         *status = plan.status.clone();
-        // Why the job too: what follows for it may come from no copy, so no watch brings it; and after a restart its copy may have
-        // been listed before anything could be said about it.
+        // Why the job too: its next step may follow from no copy, so no watch brings it. After a restart its copy may have been
+        // listed before anything was known about it.
         if (plan.stopped || plan.conclude || plan.mirror.is_some())
             && let Some(job) = job_of(&self.caches, pass.stored)
         {
@@ -188,7 +195,7 @@ impl Checks for Dispatch {
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
         let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
         let mut names = checks.map(|check| CheckName::from(check.name.as_str()));
-        // Why when nothing is known: which checks are ours is not known either, and its quota must not go to others meanwhile.
+        // Why when nothing is known: it is also unknown which checks are ours, and the quota must not go to others meanwhile.
         workload.cluster_name().is_some()
             && (!self.knows_everything() || names.any(|name| self.federation.is_ours(&name)))
     }
@@ -199,11 +206,12 @@ impl Checks for Dispatch {
 
     fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {
         if !self.knows_everything() || !self.knows_jobs_like(workload) {
-            // Why whatever the check: which are ours may not be known either.
+            // Why whatever the check: it may be unknown which checks are ours.
             let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
             return has_checks.then_some(Elsewhere {
                 job: None,
                 fate: Fate::NotYet,
+                node: None,
             });
         }
         read::elsewhere(self, workload, job)
@@ -211,23 +219,22 @@ impl Checks for Dispatch {
 }
 
 impl Dispatch {
-    /// Whether everything that each decision is made from has been listed; jobs are asked for by kind
-    /// ([`Self::knows_jobs_like`]).
+    /// Whether everything that each decision is made from has been listed; jobs are known by kind ([`Self::knows_jobs_like`]).
     ///
-    /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is only not listed
-    /// yet would look like one that was deleted, and its running copy would be collected.
+    /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is not listed yet would
+    /// look like a deleted one, and its running copy would be collected.
     pub(crate) fn knows_everything(&self) -> bool {
         let caches = &self.caches;
         self.federation.is_known() && caches.workloads.is_live()
     }
 
-    /// Whether it is known which jobs of the kind of this Workload's there are here. A kind of which it is not holds up no other.
+    /// Whether the local jobs of the kind of this Workload's job are known. An unknown kind delays no other kind.
     pub(crate) fn knows_jobs_like(&self, workload: &Workload) -> bool {
         let jobs = job_of(&self.caches, workload).and_then(|job| self.caches.jobs.get(job.kind));
         jobs.is_none_or(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// Whose dispatch is over when a plan raises the number, and why.
+    /// Which cluster's dispatch is over when a plan raises the number, and why.
     fn anew(&self, stored: &Workload, plan: &Plan, present: u64) -> (Option<ClusterName>, Anew) {
         let holder = stored.cluster_name().map(ClusterName::from);
         let lost = |cluster: &ClusterName| {
@@ -242,7 +249,7 @@ impl Dispatch {
         (holder, why)
     }
 
-    /// Whether a cluster that answers has nothing of a Workload any more.
+    /// Whether a cluster that answers has no object of a Workload any more.
     fn is_rid(&self, cluster: &ClusterName, key: &Key) -> bool {
         let remote = self.registry.get(cluster);
         remote.is_some_and(|remote| remote.lost_since().is_none() && !remote.holds(key))
@@ -277,8 +284,8 @@ impl Dispatch {
         }
     }
 
-    /// Makes a Workload due on every worker that may have something to do for it: those that the plan speaks of, and those that
-    /// have something of it. Why not on all: each would plan for itself, and each plan looks at all.
+    /// Makes a Workload due on every worker that may have an action for it: the workers in the plan, and those that hold an object
+    /// of it. Why not on all: each would plan for itself, and each plan looks at all.
     fn wake_workers(&self, key: &Key, concerned: &BTreeSet<ClusterName>) {
         let lane = self.lane(key);
         for remote in self.registry.all().iter() {
@@ -296,7 +303,7 @@ impl Dispatch {
         }
     }
 
-    /// Follows what a worker's caches show.
+    /// Follows the changes in a worker's caches.
     pub(crate) fn greet(&self, remote: &Arc<Remote>) {
         let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
         let forgets = bug!(self.policy, OrphanOnUnreachable);
@@ -321,7 +328,7 @@ impl Dispatch {
                 let objects = || [change.old, change.new].into_iter().flatten();
                 let workloads: BTreeSet<Key> = objects().filter_map(|object| named(object)).collect();
                 let jobs: BTreeSet<JobKey> = objects().map(|object| of_kind.key_of(object)).collect();
-                // Why: what was made anew under this name waits until this one is gone.
+                // Why: an object that was made anew under this name waits until this one is gone.
                 for key in jobs.iter().flat_map(|job| namesakes(&caches, kind, job)) {
                     if !workloads.contains(&key) {
                         due.add(key, Lane::Placed);
@@ -346,7 +353,7 @@ impl Dispatch {
         }
     }
 
-    /// A worker is late with the receipt of a copy: those who are to be sent there are looked at again.
+    /// A worker is late with the receipt of a copy: other Workloads that are to be sent there are looked at again.
     fn worker_is_late(&self, remote: &Remote) {
         tracing::debug!(cluster = %remote.name, "late with the receipt of a copy; others are asked too");
         for workload in self.caches.workloads.all() {
@@ -358,12 +365,12 @@ impl Dispatch {
         }
     }
 
-    /// A worker came or went: everything that concerns it is looked at again.
+    /// A worker came or went: every Workload that concerns it is looked at again.
     pub(crate) fn cluster_changed(&self, name: &ClusterName) {
         if bug!(self.policy, NoLookAfterBreak) {
             return;
         }
-        // Why all of them before that: which are concerned is not known either.
+        // Why all of them before that: it is unknown which are concerned.
         if !self.federation.is_known() {
             return self.look_again(name, has_check);
         }
@@ -379,16 +386,16 @@ impl Dispatch {
         });
     }
 
-    /// A config has taken a worker in or has let it go: whoever may be one of its Workloads is looked at again.
+    /// A config has taken a worker in or has let it go: every Workload that may be of that config is looked at again.
     ///
-    /// Why not as above: once a config has let it go, nothing says any more which Workloads it was there for.
+    /// Why not as above: once a config has let the worker go, nothing shows any more which Workloads it was there for.
     pub(crate) fn membership_changed(&self, name: &ClusterName) {
         self.look_again(name, has_check);
     }
 
-    /// Makes due what is on a worker, and those of the manager's Workloads which may be `concerned` and have not ended. Why not
-    /// all: those that have ended may be many, and matter only where something is left of them, or where the job does not show its
-    /// end yet: if the worker has lost its copy meanwhile, nothing else makes it due (seed 6000).
+    /// Makes due every Workload with objects on a worker, and the manager's Workloads that may be `concerned` and have not ended.
+    /// Why not all: there may be many ended ones. They matter only where an object of them is left, or where the job does not show
+    /// its end yet: if the worker has lost its copy meanwhile, no other event makes it due.
     fn look_again(&self, name: &ClusterName, concerned: impl Fn(&Workload) -> bool) {
         let remote = self.registry.get(name);
         for workload in self.caches.workloads.all() {

@@ -1,9 +1,9 @@
-//! What people are told about a Workload that waits: the record in annotation `roadstead.dev/explanation`, and one Event
-//! for each change of the top reason.
+//! What a user is told about a Workload that waits: the record in annotation `roadstead.dev/explanation`, and one Event for each
+//! change of the top reason.
 //!
-//! Invariant: who is placed at once costs no write. A record is written only when the reason will stay, has stood for
-//! [`PATIENCE`], and is read otherwise than the one that is stored; at most once per [`PACE`] and Workload. What is
-//! stored is all that survives a restart; at most [`MAX`] Workloads are remembered beside it.
+//! Invariant: a Workload that is placed at once costs no write. A record is written only when the reason will stay, has stood for
+//! [`PATIENCE`], and reads differently from the stored one; at most once per [`PACE`] and Workload. Only what is stored survives a
+//! restart; at most [`MAX`] Workloads are remembered beside it.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -28,7 +28,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 const PACE: SignedDuration = SignedDuration::from_secs(5);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
-/// The one reason that speaks of a Workload that is placed: it must not stay when the worker is back.
+/// The one reason that concerns a placed Workload: it must not stay when the worker is back.
 const OF_PLACED: &str = "WorkerLost";
 
 /// The newest record of each Workload that waits.
@@ -41,30 +41,30 @@ struct Entry {
     written: Option<Timestamp>,
 }
 
-/// What is to be said now.
+/// What is to be written now.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Saying {
     /// Nothing, until something changes.
     Nothing,
-    /// Nothing before then.
+    /// Nothing before this time.
     Later(Timestamp),
-    /// This.
+    /// A record, now.
     Now {
         /// The new value of the annotation; `null` takes it off.
         value: Value,
-        /// The Event, when the reason is another one.
+        /// The Event, when the reason is a new one.
         note: Option<Note>,
     },
 }
 
-/// Whether people read in what is stored what a record says. Why read again: what is stored was cut.
+/// Whether the stored record reads the same as this one. Why it is parsed again: the stored one was cut.
 fn stands(stored: &Record, record: &Record) -> bool {
     let cut = || explanation::parse(&explanation::print(record));
     stored.says_the_same_as(record) || cut().is_some_and(|cut| stored.says_the_same_as(&cut))
 }
 
 impl Journal {
-    /// Notes what a pass found, and says what is to be told.
+    /// Remembers what a pass found, and returns what is to be written.
     pub(crate) fn note(&self, stored: &Workload, key: &Key, plan: &Plan, now: Timestamp) -> Saying {
         let stored = { stored.metadata.annotations.as_ref() }
             .and_then(|annotations| annotations.get(EXPLANATION))
@@ -114,12 +114,12 @@ impl Journal {
         }
     }
 
-    /// The Workload is gone.
+    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Writes the annotation; the object as it is then.
+    /// Writes the annotation; returns the object as it is then.
     pub(crate) async fn write(
         &self,
         client: &Client,
@@ -169,6 +169,7 @@ mod tests {
             conclude: false,
             stopped: false,
             failed: Vec::new(),
+            failed_on: None,
             words: BTreeMap::new(),
             notes: Vec::new(),
             wake_at: None,
@@ -215,7 +216,7 @@ mod tests {
         let stored = annotated(&value);
         assert_eq!(journal.note(&stored, &key, &settled, at(60)), Saying::Nothing);
 
-        // Another answer is written, not told; never faster than the pace.
+        // Another answer is written without an Event, and never faster than the pace.
         let other = plan(Some(queued()), Reply::Reserved);
         journal.wrote(&key, at(60));
         assert_eq!(journal.note(&stored, &key, &other, at(61)), Saying::Later(at(65)));
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(again.note(&stored, &key, &settled, at(99)), Saying::Nothing);
     }
 
-    /// However long they are: what is stored is cut.
+    /// A long text is cut in storage and is not written again.
     #[test]
     fn other_words_of_the_same_reason_are_written_once_and_told_by_no_event() {
         let (journal, key) = (Journal::default(), Key::new("ns", "w"));

@@ -1,7 +1,7 @@
-//! What a replica lists again when it begins to lead after it has followed.
+//! The caches that a replica lists again when it begins to lead after it has followed.
 //!
-//! Why: a watch may be behind by any time, and a worker that was joined and given a job meanwhile would look like one that does not
-//! exist, so that its run was given up. The engine does the same with its own caches.
+//! Why: a watch may be behind by any time. A worker that was joined and given a job meanwhile would look like one that does not
+//! exist, and its run would be given up. The engine does the same with its own caches.
 //!
 //! *Source*: `spec/safety.md F6, F13`.
 
@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use roadstead_engine::leader::Leadership;
 
-/// Has it listed again once, before whoever asks first goes on.
+/// Has the caches listed again once, before the first decision of a new leader.
 pub(crate) struct Fresh {
     followed: bool,
     once: Once,
@@ -17,17 +17,17 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Of a replica that is being put together; `refresh` has its caches say that they are not live until they are listed again.
+    /// Builds it for a new replica; `refresh` makes the caches report that they are not live until they are listed again.
     pub(crate) fn new(leadership: &Leadership, refresh: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            // Why not for who leads from the start: its first lists are new enough.
+            // Why not for a replica that leads from the start: its first lists are new enough.
             followed: !leadership.leads(),
             once: Once::new(),
             refresh: Box::new(refresh),
         }
     }
 
-    /// This replica leads now.
+    /// Lists the caches again the first time that this replica leads.
     pub(crate) fn catch_up(&self) {
         if self.followed {
             self.once.call_once(|| (self.refresh)());

@@ -1,7 +1,7 @@
-//! Collection: what is ours on a worker and has no owner here is removed, also when every event about it was missed.
+//! Collection: our objects on a worker that have no owner here are removed, also when every event about them was missed.
 //!
-//! Invariant: it only rings the bell. Whether something is removed is decided by the same plan as always, from the local
-//! Workload that is not there; a foreign object is not even seen, because the caches select by origin.
+//! Invariant: it only makes a key due. The usual plan decides about the removal, from the missing local Workload. Foreign objects
+//! are not seen, because the caches select by origin.
 
 use std::sync::Arc;
 use std::time::Duration;

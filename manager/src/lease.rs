@@ -25,18 +25,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::cluster::{Reason, identity};
 use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
 use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::{Clock, Uptime};
-use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
+use roadstead_kubeconfigs::account::rights::{
+    IDENTITY, MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name,
+};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use crate::remote::registry::Registry;
-use crate::remote::{Remote, remembered};
+use crate::remote::Remote;
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -46,8 +46,6 @@ const TRIES: u32 = 4;
 const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
 /// How often the own cluster's identity is looked for at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
-/// The namespace whose UID names a cluster.
-const IDENTITY: &str = "kube-system";
 
 /// Keeps the leases of one manager.
 pub(crate) struct Lessor {
@@ -57,10 +55,6 @@ pub(crate) struct Lessor {
     pub(crate) namespace: String,
     /// Their terms.
     pub(crate) terms: Terms,
-    /// The MultiKueueClusters of this manager.
-    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
-    /// What this process knows of its workers.
-    pub(crate) registry: Arc<Registry>,
     /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The clock that counts.
@@ -80,8 +74,8 @@ pub(crate) enum Renewed {
     Unclear(String),
     /// This account may not keep a lease there, or there is no place for it.
     Forbidden(String),
-    /// Another manager keeps it, or this one by another name; a sentence for people.
-    Taken(Reason, String),
+    /// Another manager keeps it; a sentence for people.
+    Taken(String),
 }
 
 impl Lessor {
@@ -141,16 +135,12 @@ impl Lessor {
                     Err(why) => return why,
                 },
             };
-            let taken = |stored| {
-                self.taken(stored, &identity)
-                    .or_else(|| self.named_otherwise(stored, remote))
-            };
-            if let Some((reason, sentence)) = stored.as_ref().and_then(taken) {
-                return Renewed::Taken(reason, sentence);
+            if let Some(sentence) = { stored.as_ref() }.and_then(|stored| self.taken(stored, &identity)) {
+                return Renewed::Taken(sentence);
             }
             let sent = self.uptime.now();
             remote.granting(|grant| grant.sending(sent, self.terms));
-            match self.send(client, remote, stored.as_ref(), &identity).await {
+            match self.send(client, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
                     remote.renewed();
                     remote.lease_seen(number(&now));
@@ -182,7 +172,7 @@ impl Lessor {
     /// The lease that is there now, whoever keeps it.
     ///
     /// *Errors*: it cannot be read: `Forbidden`, or `Unclear`.
-    pub(crate) async fn stored(&self, client: &Client) -> Result<Option<Lease>, Renewed> {
+    async fn stored(&self, client: &Client) -> Result<Option<Lease>, Renewed> {
         let (api, name) = (self.leases(client), lease_name(&self.origin));
         match tokio::time::timeout(ANSWER_MAX, api.get_opt(&name)).await {
             Ok(Ok(stored)) => Ok(stored),
@@ -202,21 +192,13 @@ impl Lessor {
             let now = self.uptime.now();
             remote.granting(|grant| grant.sending(now, terms(stored)));
             self.note(remote, stored);
-        } else {
-            let _ = remote.lease.modify(|known| known.take().is_some());
         }
         Ok(stored)
     }
 
-    async fn send(
-        &self,
-        client: &Client,
-        remote: &Remote,
-        stored: Option<&Lease>,
-        identity: &str,
-    ) -> Written<Lease> {
+    async fn send(&self, client: &Client, stored: Option<&Lease>, identity: &str) -> Written<Lease> {
         let api = self.leases(client);
-        let body = |number, version| self.body((identity, remote.name.as_str()), number, version);
+        let body = |number, version| self.body(identity, number, version);
         let work = async {
             let Some(stored) = stored else {
                 return match serde_json::from_value(body(1, None)) {
@@ -232,7 +214,7 @@ impl Lessor {
         answer.unwrap_or_else(|_elapsed| Written::Unclear("no answer".to_owned()))
     }
 
-    fn body(&self, (identity, cluster): (&str, &str), number: u64, version: Option<&str>) -> Value {
+    fn body(&self, identity: &str, number: u64, version: Option<&str>) -> Value {
         let mut body = json!({
             "metadata": {
                 "name": lease_name(&self.origin),
@@ -243,7 +225,6 @@ impl Lessor {
                 },
                 "annotations": {
                     annotations::LEASE_RENEWAL: number.to_string(),
-                    annotations::LEASE_CLUSTER: cluster,
                 },
             },
             "spec": {
@@ -264,49 +245,20 @@ impl Lessor {
 
     /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would be taken for
     /// orphans.
-    fn taken(&self, stored: &Lease, identity: &str) -> Option<(Reason, String)> {
+    fn taken(&self, stored: &Lease, identity: &str) -> Option<String> {
         let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
         (holder != identity && !holder.is_empty()).then(|| {
-            let sentence = format!(
+            format!(
                 "another manager ({holder}) uses this worker with the same origin \"{}\"; give each manager an origin of \
                  its own (multiKueue.origin), or delete Lease {}/{} on the worker when that manager is gone for good",
                 self.origin,
                 self.namespace,
                 stored.name_any()
-            );
-            (Reason::OriginTaken, sentence)
+            )
         })
     }
 
-    /// Why not both: each would take for left behind what the other has sent there.
-    fn named_otherwise(&self, stored: &Lease, remote: &Remote) -> Option<(Reason, String)> {
-        let written = stored
-            .annotations()
-            .get(annotations::LEASE_CLUSTER)
-            .map(String::as_str);
-        // Why this process first: what is written of the other one may be older.
-        let seen = |name: &str| self.registry.get(&name.into()).and_then(|other| other.seen_now());
-        let remembered = |name: &str| {
-            let cluster = self.clusters.named(name)?;
-            Some(seen(name).or_else(|| remembered(&cluster)))
-        };
-        let uid = stored.metadata.uid.as_deref().unwrap_or_default();
-        let place = remote.place_asked();
-        let other = identity::other_name(remote.name.as_str(), (uid, &place), written, remembered)?;
-        let sentence = format!(
-            "this manager has this cluster already, as MultiKueueCluster \"{other}\"; use that one, or let it leave before this one \
-             comes (roadstead cluster leave {other}, or delete it and wait until it is gone)"
-        );
-        Some((Reason::RegisteredTwice, sentence))
-    }
-
     fn note(&self, remote: &Remote, stored: &Lease) {
-        let uid = stored.metadata.uid.as_deref();
-        remote.lease.modify(|known| {
-            let differs = known.as_deref() != uid;
-            *known = uid.map(Into::into);
-            differs
-        });
         let mark = stored
             .annotations()
             .get(annotations::LEASE_WATCHED)
@@ -339,7 +291,7 @@ impl Lessor {
                     }
                     FORBIDDEN_PAUSE.min(self.terms.starts_for() / 4)
                 }
-                Renewed::Taken(_, sentence) => return sentence,
+                Renewed::Taken(sentence) => return sentence,
             };
             tokio::time::sleep(pause).await;
         }

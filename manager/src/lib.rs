@@ -1,10 +1,10 @@
 //! `roadstead-manager`: one queue in front of many worker clusters.
 //!
-//! It runs the admission engine for the management cluster and plugs in the MultiKueue check: [`dispatch`] offers
-//! Workloads to workers and follows the one that wins, [`remote`] keeps the connections, [`lease`] tells each worker that
-//! its manager is there, `gc` finds what was left behind.
+//! It runs the admission engine for the management cluster and plugs in the MultiKueue check. [`dispatch`] offers Workloads to
+//! workers and follows the one that wins, [`remote`] keeps the connections, [`lease`] shows each worker that its manager lives,
+//! `gc` finds orphans.
 //!
-//! It **never** reads from a worker in the decision path, and nothing that one worker does holds up another.
+//! It **never** reads from a worker in the decision path, and no worker can delay another worker.
 
 mod capacity;
 mod ceiling;
@@ -17,8 +17,11 @@ mod gc;
 mod lease;
 mod metrics;
 mod remote;
+mod results;
 mod run;
 mod sites;
+mod steps;
+mod virtual_nodes;
 
 pub use remote::Dial;
 #[cfg(feature = "bugbank")]

@@ -14,7 +14,7 @@ struct Cli {
     args: Args,
 }
 
-// Why: reading and comparing objects is mostly allocating, from several threads at once.
+// Why: the manager mostly allocates, to read and compare objects in several threads.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What is counted about the federation: the reference's two counters, and what tells a slow worker from a slow manager.
+//! Metrics of the federation: the reference's two counters, and what tells a slow worker from a slow manager.
 //!
 //! Invariant: labels are names of clusters and of ClusterQueues, and tokens from closed lists; never names of jobs. At most
 //! [`CLUSTERS_MAX`] clusters are told apart, the others share one label.
@@ -25,9 +25,9 @@ use roadstead_engine::leader::Leadership;
 use self::leases::{Ages, LeaseAges};
 use crate::remote::registry::Registry as Workers;
 
-/// Clusters that are told apart: those of fifty `MultiKueueConfig`s, which list 20 each.
+/// Clusters with a label of their own: those of fifty `MultiKueueConfig`s, which list 20 each.
 const CLUSTERS_MAX: usize = 1_000;
-/// Label of the clusters beyond.
+/// The label of all further clusters.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
@@ -35,7 +35,7 @@ type Counters = Family<Labels, Counter>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// A step on the way of a Workload, each counted from the end of the one before.
+/// A step on the way of a Workload, measured from the end of the step before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// From quota on the manager to a copy on a worker.
@@ -56,14 +56,14 @@ impl Hop {
     }
 }
 
-/// Why a Workload is to be dispatched under another number.
+/// Why a Workload is to be dispatched under a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anew {
-    /// What it was sent to before has stopped.
+    /// The run of the dispatch before has stopped.
     Stopped,
-    /// What it was sent to before is given up.
+    /// The run of the dispatch before is given up.
     WorkerLost,
-    /// A copy showed a higher number: our storage was restored from a backup, or somebody made it up.
+    /// A copy showed a higher number: our storage was restored from a backup, or another client wrote that number.
     HigherSeen,
 }
 
@@ -80,20 +80,20 @@ impl Anew {
 /// How a request to a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was answered, perhaps by a no that is part of the game.
+    /// It was answered; some refusals are expected answers.
     Answered,
     /// It failed.
     Failed,
 }
 
-/// See the module.
+/// The metrics of a replica.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
 
 struct Inner {
     leadership: Leadership,
     known: Mutex<BTreeSet<ClusterName>>,
-    /// Which watches are told of, so that they can be forgotten.
+    /// The watches with a series of their own, so that the series can be removed.
     watched: Mutex<BTreeSet<(ClusterName, Labels)>>,
     dispatched: Counters,
     admitted: Counters,
@@ -223,25 +223,25 @@ impl Metrics {
         registry.register_collector(Box::new(LeaseAges(self.clone())));
     }
 
-    /// From now on the ages of our leases on these workers are told.
+    /// From now on the ages of our leases on these workers are shown.
     pub(crate) fn tell_leases_of(&self, workers: Arc<Workers>) {
-        // Why nothing when it was said before: there is one registry of workers in a process.
+        // Why the result does not matter: there is one registry of workers in a process.
         let _ = self.0.ages.set(leases::of(workers));
     }
 
-    /// A dispatch was over, and the number of the next one is stored. `holder` held it.
+    /// Counts a dispatch that is over, when the number of the next one is stored. `holder` held it.
     pub(crate) fn begun_anew(&self, holder: Option<&ClusterName>, why: Anew) {
         let mut labels = holder.map_or_else(|| vec![("cluster", String::new())], |cluster| self.of(cluster));
         labels.push(("reason", why.as_str().to_owned()));
         self.0.epochs.get_or_create(&labels).inc();
     }
 
-    /// A worker shows that it has stopped a copy by itself.
+    /// Counts a copy that a worker has stopped by itself.
     pub(crate) fn fenced(&self, cluster: &ClusterName) {
         self.0.fenced.get_or_create(&self.of(cluster)).inc();
     }
 
-    /// A copy was created.
+    /// Counts a copy that was created.
     pub(crate) fn dispatched(&self, cluster_queue: &str, cluster: &ClusterName) {
         self.0
             .dispatched
@@ -249,7 +249,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A worker was chosen.
+    /// Counts a worker that was chosen.
     pub(crate) fn admitted(&self, cluster_queue: &str, cluster: &ClusterName) {
         self.0
             .admitted
@@ -257,7 +257,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A step was made; from `since`, which is known to the second.
+    /// Records a step that began at `since`, which is known to the second.
     pub(crate) fn hop(&self, hop: Hop, cluster: &ClusterName, since: Timestamp, now: Timestamp) {
         let mut labels = self.of(cluster);
         labels.push(("hop", hop.as_str().to_owned()));
@@ -265,7 +265,7 @@ impl Metrics {
         self.0.hops.get_or_create(&labels).observe(took);
     }
 
-    /// A write to a worker, or a question for a sign of life.
+    /// Records a write to a worker, or a question for a sign of life.
     pub(crate) fn request(&self, cluster: &ClusterName, took: Duration, ended: Ended) {
         let labels = self.of(cluster);
         self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());
@@ -274,19 +274,19 @@ impl Metrics {
         }
     }
 
-    /// A write to a worker met a newer version.
+    /// Counts a write to a worker that met a newer version.
     pub(crate) fn conflict(&self, cluster: &ClusterName) {
         self.0.conflicts.get_or_create(&self.of(cluster)).inc();
     }
 
-    /// A worker gave a sign of life.
+    /// Records a sign of life of a worker.
     #[expect(clippy::cast_precision_loss, reason = "seconds fit for some million years")]
     pub(crate) fn contact(&self, cluster: &ClusterName, now: Timestamp) {
         let labels = self.of(cluster);
         self.0.contact.get_or_create(&labels).set(now.as_second() as f64);
     }
 
-    /// How long a watch of this kind has been silent, if it ever said something.
+    /// Records how long a watch of this kind has been silent, if it ever received something.
     pub(crate) fn lag(&self, cluster: &ClusterName, kind: &str, silent_for: Option<Duration>) {
         let mut labels = self.of(cluster);
         labels.push(("kind", kind.to_owned()));
@@ -297,7 +297,7 @@ impl Metrics {
         }
     }
 
-    /// A worker is connected, or not.
+    /// Records whether a worker is connected.
     pub(crate) fn connected(&self, cluster: &ClusterName, is_connected: bool) {
         let labels = self.of(cluster);
         self.0
@@ -309,7 +309,7 @@ impl Metrics {
         }
     }
 
-    /// Nothing is watched there any more: a number that stands still would look like a good one.
+    /// Removes the series of the watches on a worker. Why: a number that stands still would look like a good one.
     fn unwatched(&self, cluster: &ClusterName) {
         self.watched().retain(|(name, labels)| {
             let stays = name != cluster;
@@ -320,7 +320,7 @@ impl Metrics {
         });
     }
 
-    /// A worker is none any more.
+    /// Removes the series of a worker that has left.
     pub(crate) fn left(&self, cluster: &ClusterName) {
         let labels = self.of(cluster);
         self.0.connected.remove(&labels);
@@ -329,19 +329,19 @@ impl Metrics {
         self.known().remove(cluster);
     }
 
-    /// Something of ours was found without an owner.
+    /// Counts an object of ours that has no owner here.
     pub(crate) fn orphan(&self, cluster: &ClusterName) {
         self.0.orphans.get_or_create(&self.of(cluster)).inc();
     }
 
-    /// A worker is no candidate for a Workload any more.
+    /// Counts a worker that is no candidate for a Workload any more.
     pub(crate) fn removed(&self, cluster: &ClusterName, cause: Cause) {
         let mut labels = self.of(cluster);
         labels.push(("reason", cause.as_str().to_owned()));
         self.0.removed.get_or_create(&labels).inc();
     }
 
-    /// People were told why a Workload waits.
+    /// Counts a reason for waiting that was told to the user.
     pub(crate) fn told(&self, reason: &str) {
         let labels = vec![("reason", reason.to_owned())];
         self.0.told.get_or_create(&labels).inc();

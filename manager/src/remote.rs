@@ -15,7 +15,6 @@ pub(crate) mod registry;
 mod sign;
 pub(crate) mod supervisor;
 pub(crate) mod told;
-pub(crate) mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,24 +25,23 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::cluster::identity::{Identity, Past};
+use roadstead_core::cluster::identity::{Identity, Verdict};
 use roadstead_core::cluster::{Connection, Reason};
-use roadstead_core::dispatch::Witness;
 use roadstead_core::kind::KindState;
 use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::Ability;
+use roadstead_kinds::{Ability, rows};
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
-use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
 use sha1::{Digest as _, Sha1};
@@ -53,7 +51,6 @@ use tokio::time::Instant;
 use self::doubt::Doubt;
 pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
-pub(crate) use self::identity::remembered;
 use self::pace::Pace;
 use crate::capacity::Queues;
 use crate::dispatch::needs::Unreadable;
@@ -90,6 +87,8 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
+    /// What steps of Argo Workflows report there; `None` where pods are not sent there.
+    pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
     /// What there is of each Workload.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
@@ -110,10 +109,6 @@ pub(crate) struct Remote {
     renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
-    /// UID of our lease there, once one was stored.
-    pub(crate) lease: Latest<Option<Arc<str>>>,
-    /// What belonged to it at some moment after it was lost.
-    witness: Mutex<Witness>,
     link: Mutex<Link>,
 }
 
@@ -142,10 +137,10 @@ impl Place {
 
 struct Link {
     connection: Connection,
-    /// Where it is asked or connected now, or was last; `None` before the first attempt to connect.
-    home: Option<Place>,
-    /// Of which cluster everything here is; `None` until its caches have been filled once.
-    memory: Option<Identity>,
+    /// Of which cluster everything here is; `None` before it was recognised.
+    home: Option<Identity>,
+    /// Its caches have been filled once.
+    was_filled: bool,
     client: Option<Client>,
     /// To which API server the client goes.
     place: Place,
@@ -153,19 +148,6 @@ struct Link {
     orphaned: bool,
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
-    /// The last loss that condition `Active` was seen to say.
-    announced: Option<Announced>,
-}
-
-/// A loss that people can know of.
-struct Announced {
-    /// Since when it is lost.
-    since: Timestamp,
-    /// The lowest version of the MultiKueueCluster that is known to say so; `None` until a write of ours is answered, or if
-    /// it never is.
-    first: Option<u64>,
-    /// What the configs listed then has been looked at, or is not known any more.
-    seen: bool,
 }
 
 impl Remote {
@@ -184,12 +166,14 @@ impl Remote {
             let held = held.clone();
             jobs.objects.listen(move |change| held.job_changed(kind, change));
         }
+        let has_pods = jobs.iter().any(|jobs| jobs.kind.kind() == &rows::POD);
         let (workloads, copies) = (templates.workloads(), held.clone());
         workloads.listen(move |change| copies.copy_changed(change));
         Self {
             name,
             workloads,
             jobs,
+            results: has_pods.then(Cache::new),
             held,
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
@@ -201,17 +185,14 @@ impl Remote {
             relief: Notify::new(),
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
-            lease: Latest::new(None),
-            witness: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 home: None,
-                memory: None,
+                was_filled: false,
                 client: None,
                 place: Place::default(),
                 orphaned: false,
                 shown: None,
-                announced: None,
             }),
         }
     }
@@ -253,68 +234,8 @@ impl Remote {
             let since = link.connection.lost_since()?;
             // Times of conditions have whole seconds.
             let whole = Timestamp::from_second(since.as_second()).unwrap_or(since);
-            Some(link.memory.as_ref().map_or(Timestamp::MIN, |_| whole))
+            Some(if link.was_filled { whole } else { Timestamp::MIN })
         })
-    }
-
-    /// Since when it is lost, once condition `Active` has said so; what is asked of the API server from then on is of after that.
-    pub(crate) fn told_lost_since(&self) -> Option<Timestamp> {
-        self.with(|link| {
-            link.connection
-                .lost_since()
-                .filter(|since| link.announced.as_ref().is_some_and(|told| told.since == *since))
-        })
-    }
-
-    /// Condition `Active` says this, in a MultiKueueCluster of this version if a write of ours made it say so; tells whether there
-    /// is something to look at that was not there before.
-    ///
-    /// Answers come in any order: what is not of the present loss says nothing, and the lowest version is the first.
-    fn is_told(&self, shown: &Connection, version: Option<u64>) -> bool {
-        self.with(|link| {
-            let lost = link.connection.lost_since();
-            let Some(since) = shown.says_lost_since().filter(|since| lost == Some(*since)) else {
-                return false;
-            };
-            let is_new = link.announced.as_ref().is_none_or(|told| told.since != since);
-            if is_new {
-                link.announced = None;
-            }
-            let told = link.announced.get_or_insert(Announced {
-                since,
-                first: None,
-                seen: false,
-            });
-            let is_earlier = version.is_some_and(|version| told.first.is_none_or(|first| version < first));
-            if is_earlier {
-                (told.first, told.seen) = (version, false);
-            }
-            is_new || is_earlier
-        })
-    }
-
-    /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what the configs listed then has
-    /// not been looked at.
-    fn first_told(&self, since: Timestamp) -> Option<u64> {
-        self.with(|link| {
-            let told = link
-                .announced
-                .as_ref()
-                .filter(|told| told.since == since && !told.seen)?;
-            told.first
-        })
-    }
-
-    /// What the configs listed when the loss at `since` was said in this version has been looked at, or is not known any more.
-    fn first_is_seen(&self, since: Timestamp, version: u64) {
-        self.with(|link| {
-            if let Some(told) = &mut link.announced
-                && told.since == since
-                && told.first == Some(version)
-            {
-                told.seen = true;
-            }
-        });
     }
 
     /// The client, while it is connected.
@@ -330,7 +251,7 @@ impl Remote {
 
     /// Whether it was ever connected and each kind of jobs was read there, so that what is cached of it is all there was.
     pub(crate) fn was_read(&self) -> bool {
-        self.with(|link| link.memory.is_some()) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
+        self.with(|link| link.was_filled) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
     /// Whether it is known of each kind which jobs there are now.
@@ -338,52 +259,21 @@ impl Remote {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// It is at this place from now on, where its lease has not been seen yet.
-    fn moves_to(&self, place: &Place) {
-        let moves = self.with(|link| {
-            link.home
-                .replace(place.clone())
-                .is_some_and(|before| before != *place)
-        });
-        if moves {
-            let _ = self.lease.modify(|lease| lease.take().is_some());
-        }
-    }
-
-    /// A short text for where it is asked or connected now; empty before the first attempt to connect.
-    pub(crate) fn place_asked(&self) -> String {
-        self.with(|link| link.home.as_ref().map(Place::print).unwrap_or_default())
-    }
-
-    /// What is known of it.
-    fn past(&self) -> Past {
-        self.with(|link| match (&link.memory, &link.home) {
-            (Some(memory), _) => Past::Connected(memory.clone()),
-            (None, Some(tried)) => Past::Tried(tried.print()),
-            (None, None) => Past::Untried,
+    /// Notes that its Secret leads to this cluster now; tells whether everything here is of that one.
+    fn is_at(&self, found: &Identity) -> bool {
+        self.with(|link| {
+            let home = link.home.get_or_insert_with(|| found.clone());
+            let is_same = home.judge(found) == Verdict::Same;
+            if is_same {
+                *home = home.updated(found);
+            }
+            is_same
         })
     }
 
-    /// The lease that is seen where it is asked or connected now; `None` while none is.
-    pub(crate) fn seen_now(&self) -> Option<Identity> {
-        let lease = self.lease.get()?;
-        let place = self.with(|link| Some(link.home.as_ref()?.print()))?;
-        Some(Identity::next(None, Some(&lease), place))
-    }
-
-    /// Its caches are filled where it is connected now, or its lease there has changed since.
-    fn is_of_home(&self) {
-        let lease = self.lease.get();
-        self.with(|link| {
-            let Some(home) = &link.home else {
-                return;
-            };
-            link.memory = Some(Identity::next(
-                link.memory.as_ref(),
-                lease.as_deref(),
-                home.print(),
-            ));
-        });
+    /// Its caches are filled.
+    fn is_filled(&self) {
+        self.with(|link| link.was_filled = true);
     }
 
     /// Whether its Secret is gone, so that it is kept only for what runs there.
@@ -411,11 +301,6 @@ impl Remote {
     /// Whether it is seen to look at our lease.
     pub(crate) fn guard(&self) -> Guard {
         self.grant.lock().unwrap_or_else(PoisonError::into_inner).guard()
-    }
-
-    /// What a look has shown that began after its loss, to add to or to ask.
-    pub(crate) fn witnessed<T>(&self, f: impl FnOnce(&mut Witness) -> T) -> T {
-        f(&mut self.witness.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether our account may change jobs of this kind there.
@@ -491,6 +376,9 @@ impl Remote {
         self.workloads.distrust();
         for jobs in &self.jobs {
             jobs.objects.distrust();
+        }
+        if let Some(results) = &self.results {
+            results.distrust();
         }
         self.queues.clusters.distrust();
         self.queues.locals.distrust();

@@ -39,9 +39,11 @@ use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
-use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
+use crate::results;
 use crate::sites;
+use crate::steps::Steps;
+use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
@@ -176,19 +178,12 @@ fn lost_policy(config: &Config) -> LostPolicy {
     }
 }
 
-fn lessor(
-    config: &Config,
-    engine: &Engine,
-    (federation, registry): (&Federation, &Arc<Registry>),
-    (clock, uptime): (&Clock, Uptime),
-) -> Lessor {
+fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
     Lessor {
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
-        clusters: federation.clusters.clone(),
-        registry: registry.clone(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
@@ -215,8 +210,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let known = (&federation, &registry);
-    let lessor = Arc::new(lessor(&config, engine, known, (&clock, uptime)));
+    let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -235,12 +229,13 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         lessor: lessor.clone(),
         #[cfg(feature = "bugbank")]
         turn: Arc::default(),
+        virtual_nodes: Arc::default(),
+        steps: Steps::follow(&engine.caches),
         started: clock(),
         clock: clock.clone(),
     };
     ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
-    let told = Arc::new(remote::told::Told::default());
     let fleet = Arc::new(Fleet {
         client: client.clone(),
         clusters: federation.clusters.clone(),
@@ -256,9 +251,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
         is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
-        placed: ask(&dispatch, sites::placed),
+        naming: tokio::sync::Mutex::default(),
         metrics: counts,
-        told: told.clone(),
+        told: Arc::default(),
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
         policy,
@@ -280,15 +275,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
-    let credentials = Credentials {
-        client,
-        secrets,
-        clusters: dispatch.federation.clusters.clone(),
-        registry: registry.clone(),
-        rules: rules(&config),
-        lifetime: token_lifetime(&config),
-        clock: wall,
-    };
+    if config.roadstead.virtual_nodes
+        && let Some(nodes) = VirtualNodes::new(&dispatch, wall.clone())
+    {
+        tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
+    }
+    let credentials = credentials(&config, &dispatch, secrets, wall);
     let renewal = credentials.run(stop.clone());
     tasks.spawn("credentials", leading(renewal.boxed()));
     if collects {
@@ -296,11 +288,29 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn("collection", leading(collection.boxed()));
     }
-    follow(&dispatch, (changed, members), told, tasks, stop);
+    let following = follow_clusters(dispatch.clone(), (changed, members), stop.clone());
+    tasks.spawn("changes of clusters", following);
     dispatch
 }
 
-fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> T) -> Ask<T> {
+fn credentials(
+    config: &Config,
+    dispatch: &Dispatch,
+    secrets: Arc<Cache<Secret>>,
+    wall: Clock,
+) -> Credentials {
+    Credentials {
+        client: dispatch.client.clone(),
+        secrets,
+        clusters: dispatch.federation.clusters.clone(),
+        registry: dispatch.registry.clone(),
+        rules: rules(config),
+        lifetime: token_lifetime(config),
+        clock: wall,
+    }
+}
+
+fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
     let dispatch = dispatch.clone();
     Box::new(move |name| question(&dispatch, name))
 }
@@ -330,31 +340,11 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
         let (name, changed) = (remote.name.clone(), changed.clone());
         remote.queues.on_change(move || changed.mark(name.clone()));
         dispatch.greet(remote);
+        let bringing = results::run(dispatch.clone(), remote.clone(), stop.clone());
+        tokio::spawn(bringing);
         let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
         tokio::spawn(work);
     })
-}
-
-/// Follows what becomes of the clusters.
-fn follow(
-    dispatch: &Dispatch,
-    (changed, members): (Bell, Bell),
-    told: Arc<remote::told::Told>,
-    tasks: &mut Tasks,
-    stop: &CancellationToken,
-) {
-    let moved = Arc::new(Dirty::new());
-    let witnesses = Witnesses {
-        client: dispatch.client.clone(),
-        federation: dispatch.federation.clone(),
-        registry: dispatch.registry.clone(),
-        changed: changed.clone(),
-        told,
-    };
-    tasks.spawn("witnesses", witnesses.run(moved.clone(), stop.clone()));
-    let bells = (changed, members, moved);
-    let following = follow_clusters(dispatch.clone(), bells, stop.clone());
-    tasks.spawn("changes of clusters", following);
 }
 
 fn token_lifetime(config: &Config) -> Duration {
@@ -374,34 +364,24 @@ fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     });
 }
 
-/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go; `moved` is
-/// rung for each of them.
-async fn follow_clusters(
-    dispatch: Dispatch,
-    (changed, members, moved): (Bell, Bell, Bell),
-    stop: CancellationToken,
-) {
+/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go.
+async fn follow_clusters(dispatch: Dispatch, (changed, members): (Bell, Bell), stop: CancellationToken) {
     loop {
-        let names = tokio::select! {
+        tokio::select! {
             biased;
             () = stop.cancelled() => return,
             names = members.take() => {
-                for name in &names {
-                    dispatch.membership_changed(name);
+                for name in names {
+                    dispatch.membership_changed(&name);
                 }
-                names
             }
             names = changed.take() => {
-                for name in &names {
-                    dispatch.cluster_changed(name);
+                for name in names {
+                    dispatch.cluster_changed(&name);
                 }
-                names
             }
-        };
+        }
         // Why only those: what waits otherwise is judged when it is its turn.
         dispatch.caches.recount(ceiling::is_concerned);
-        for name in names {
-            moved.mark(name);
-        }
     }
 }

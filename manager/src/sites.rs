@@ -9,10 +9,10 @@ use roadstead_api::constants::conditions::ACTIVE;
 use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
 use roadstead_core::cluster::word;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
-use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site, Stood};
+use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
 use roadstead_core::kind::KindState;
 use roadstead_core::lease::Tenure;
-use roadstead_core::name::{CheckName, ClusterName, Key};
+use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::workload::Workload;
 
 use crate::capacity::Kin;
@@ -47,6 +47,12 @@ fn shown_lost(cluster: &MultiKueueCluster) -> Option<Timestamp> {
     (active.status == "False").then_some(active.last_transition_time.0)
 }
 
+/// Whether an administrator has given up the runs on a cluster in its present loss.
+fn is_given_up(remote: &Remote, cluster: &MultiKueueCluster) -> bool {
+    let earliest = remote.loss_shows_from();
+    earliest.is_some_and(|earliest| word::is_given_up(given_up(cluster), shown_lost(cluster), earliest))
+}
+
 /// The dispatcher for these clusters.
 ///
 /// Unlike the anchor: when nobody has chosen one and every connected worker is ours, it is the one by capacity.
@@ -77,14 +83,8 @@ pub(crate) fn sites(
     let seeks = workload.has_quota() && workload.status.cluster.is_none();
     let asked = (seeks && dispatcher == Dispatcher::Capacity).then(|| capacity::asked(workload));
     let queue = local_queue(workload);
-    let is_ours = |check: &&CheckName| d.federation.is_ours(check);
-    let check = workload.status.checks.keys().find(is_ours);
-    let config = check.and_then(|check| d.federation.config_of_name(check));
     let site = |name: ClusterName| {
         let remote = d.registry.get(&name);
-        // Why before its MultiKueueCluster is read: what a look has shown is never newer than what is read after it.
-        let stood = { remote.as_ref() }.map_or_else(Stood::default, |r| stood(r, config.as_deref()));
-        let loss_shows_from = remote.as_ref().and_then(|remote| remote.loss_shows_from());
         let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
             // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
@@ -96,11 +96,8 @@ pub(crate) fn sites(
             },
             (None, _) | (_, None) => Room::Unknown,
         };
-        let is_given_up = loss_shows_from
-            .zip(cluster.as_ref())
-            .is_some_and(|(earliest, cluster)| {
-                word::is_given_up(given_up(cluster), shown_lost(cluster), earliest)
-            });
+        let is_given_up = { remote.as_ref().zip(cluster.as_ref()) }
+            .is_some_and(|(remote, cluster)| is_given_up(remote, cluster));
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
             Cordon::Open if remote.as_ref().is_some_and(|remote| remote.is_orphaned()) => Cordon::Closed,
             cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
@@ -108,7 +105,6 @@ pub(crate) fn sites(
         let site = Site {
             room,
             cordon,
-            stood,
             given_up: is_given_up,
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
@@ -119,25 +115,12 @@ pub(crate) fn sites(
     clusters.into_iter().map(site).collect()
 }
 
-/// What belonged to a lost cluster once it was lost; nothing of one that is not.
-fn stood(remote: &Remote, config: Option<&str>) -> Stood {
-    let since = remote.lost_since();
-    since.map_or_else(Stood::default, |since| {
-        remote.witnessed(|witness| witness.stood(since, config))
-    })
-}
-
-/// The Workloads that are placed on a cluster and have not ended; `None` when not all are known.
-pub(crate) fn placed(d: &Dispatch, name: &ClusterName) -> Option<Vec<Arc<api::Workload>>> {
-    let placed = |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
-    let all = || d.caches.workloads.all().into_iter();
-    d.knows_everything().then(|| all().filter(placed).collect())
-}
-
 /// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
-/// One that has been lost for the whole timeout is not waited for; what is left there is found if it ever comes back.
+/// One that is given up, or has been lost for the whole timeout, is not waited for; what is left there is found if it ever comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
-    if placed(d, name).is_none_or(|placed| !placed.is_empty()) {
+    let is_placed =
+        |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
+    if !d.knows_everything() || d.caches.workloads.all().iter().any(is_placed) {
         return false;
     }
     let Some(remote) = d.registry.get(name) else {
@@ -147,7 +130,10 @@ pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool 
         None => remote.knows_all_kinds() && keys_on(&remote).is_empty(),
         Some(since) => {
             let known_empty = remote.was_read() && keys_on(&remote).is_empty();
-            known_empty || now.duration_since(since) >= d.policy.worker_lost_timeout
+            let cluster = d.federation.clusters.named(name.as_str());
+            known_empty
+                || cluster.is_some_and(|cluster| is_given_up(&remote, &cluster))
+                || now.duration_since(since) >= d.policy.worker_lost_timeout
         }
     }
 }

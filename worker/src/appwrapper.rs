@@ -1,10 +1,10 @@
-//! The `AppWrapper` controller: creates what is wrapped, watches over its pods, tries again, and deletes without leaving anything.
+//! The `AppWrapper` controller: creates the wrapped objects, watches their pods, retries, and deletes everything that it created.
 //!
-//! `read` gathers what is known of one `AppWrapper`, [`roadstead_core::appwrapper::plan`] decides, `write` carries it out. `kinds`
-//! knows the children of any kind, `pods` and `nodes` what runs where.
+//! `read` gathers the facts about one `AppWrapper`, [`roadstead_core::appwrapper::plan`] decides, `write` carries the plan out.
+//! `kinds` handles children of any kind, `pods` and `nodes` know which pods run where.
 //!
-//! Invariant: everything that is known is in the API, so a process that is killed at any moment is followed by one that goes on.
-//! Before quota is freed the pods are listed anew, so that a cache that lags behind never frees what is in use.
+//! Invariant: the whole state is in the API, so the next process can go on after one that was killed at any moment. Before quota
+//! is freed the pods are listed again, so that a cache that is behind never frees quota in use.
 //!
 //! *Source*: `spec/appwrapper.md 2, 6`.
 
@@ -49,10 +49,9 @@ use crate::metrics::Phases;
 
 /// `AppWrappers` reconciled at the same time.
 const WORKERS: usize = 16;
-/// Plans carried out for one `AppWrapper` in a row. *Limit*: an ordinary way through the phases takes four.
+/// Limit: plans carried out for one `AppWrapper` in a row; the usual way through the phases takes four.
 const PLANS_MAX: usize = 16;
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Wrappers {
     client: Client,
@@ -71,7 +70,7 @@ pub(crate) struct Wrappers {
     slack: Slack,
 }
 
-/// Whether the configuration asks for the controller: it has a section for it, or queues `AppWrappers`.
+/// Whether the configuration enables the controller: it has a section for it, or queues `AppWrappers`.
 pub(crate) fn is_wanted(config: &Config) -> bool {
     let integrations = &config.integrations.frameworks;
     config.roadstead.app_wrapper.is_some() || integrations.iter().any(|name| name == ROW.framework)
@@ -107,7 +106,7 @@ impl Wrappers {
         }
     }
 
-    /// Adds what is counted to what `/metrics` shows.
+    /// Adds its metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.phases.register(registry);
         self.slack.withdrawn.register(registry);
@@ -144,7 +143,7 @@ impl Wrappers {
         });
     }
 
-    /// Starts the watches, and the work once this process leads and everything has been listed.
+    /// Starts the watches, and the work after this process leads and everything has been listed.
     pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut Tasks, stop: &CancellationToken) {
         self.listen();
         let wrappers = Api::all(self.client.clone());
@@ -169,7 +168,7 @@ impl Wrappers {
         }
         let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
         let work = async move {
-            // Why: a watch may be behind, and what the leader before us has created would be created again.
+            // Why: a watch may be behind, and objects that the previous leader created would be created again.
             if followed {
                 this.objects.refresh();
                 this.pods.refresh();
@@ -225,7 +224,7 @@ impl Wrappers {
         Outcome::Failed(format!("its state still changes after {PLANS_MAX} plans"))
     }
 
-    /// The `AppWrapper`, if it is there, ours, and in a phase that is known.
+    /// The `AppWrapper`, if it exists, is managed by this controller, and has a known phase.
     fn ours(&self, key: &Key) -> Option<(Arc<AppWrapper>, Status)> {
         let wrapper = self.objects.get(key)?;
         let manager = wrapper.spec.managed_by.as_deref();
@@ -238,16 +237,16 @@ impl Wrappers {
     }
 }
 
-/// What is known of the pods.
+/// How the pods are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sureness {
-    /// What the watch has told, which may lag behind.
+    /// From the watch, which may be behind.
     Cached,
-    /// What was stored a moment ago.
+    /// From a list a moment ago.
     Listed,
 }
 
-/// Whether a plan lets go of quota, or of the object: then the pods must certainly be gone.
+/// Whether a plan releases quota or the object: then the pods must certainly be gone.
 fn frees(before: &Status, plan: &Plan) -> bool {
     let ends = |kind: &str| before.conditions.is_true(kind) && !plan.status.conditions.is_true(kind);
     let was_deployed = before.conditions.get(RESOURCES_DEPLOYED).is_some();
@@ -257,7 +256,7 @@ fn frees(before: &Status, plan: &Plan) -> bool {
 fn until(now: Timestamp, wake: Option<Timestamp>) -> Outcome {
     wake.map_or(Outcome::Done, |at| {
         let pause = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-        // Why: stored times are whole seconds, so that the end of a period may seem to be a fraction away.
+        // Why: stored times are whole seconds, so the end of a period may seem a fraction of a second away.
         Outcome::After(pause.max(Duration::from_millis(50)))
     })
 }

@@ -1,10 +1,10 @@
-//! The fence: this worker stops what it runs for a manager that it has not heard of for too long, so that the manager may
-//! start it elsewhere.
+//! The fence: this worker stops a manager's jobs when it has not heard from that manager for too long. So the manager may start
+//! them elsewhere.
 //!
-//! Each manager keeps one lease here. [`Watch`] says how old it is; `stop` carries out what follows.
+//! Each manager keeps one lease here. [`Watch`] tells its age; `stop` carries out the consequences.
 //!
-//! Invariant: nothing here depends on the time of day, and nothing is read from a cache to learn how old a lease is: each look
-//! asks the API server for what is stored. A manager that keeps no lease (one of another make) is never fenced.
+//! Invariant: nothing here depends on the time of day, and the age of a lease is never read from a cache: each look asks the API
+//! server for the stored lease. A manager without a lease (Kueue, for example) is never fenced.
 //!
 //! *Source*: `spec/safety.md 3`.
 
@@ -38,38 +38,37 @@ use crate::metrics::Metrics;
 
 /// How often this cluster is searched for leases while there is none.
 const SEARCH: Duration = Duration::from_secs(5);
-/// How often a lease is looked at whose age is not known yet.
+/// How often a lease of unknown age is read.
 const HURRY: Duration = Duration::from_secs(1);
-/// How long one look, or one mark, may take, and how long stopping is waited for before the next look.
+/// How long one look, or one mark, may take, and how long a stop may delay the next look.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Leases looked at, at most: as many managers can share a worker.
+/// Limit: leases that are read, as many as managers can share a worker.
 const MANAGERS_MAX: u32 = 100;
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Fence {
     /// Client of this cluster.
     pub(crate) client: Client,
     /// Where managers keep their leases.
     pub(crate) namespace: String,
-    /// What this cluster holds.
+    /// The caches of this cluster.
     pub(crate) caches: Caches,
-    /// Jobs to look at.
+    /// Jobs that are due for a pass.
     pub(crate) jobs_due: Arc<Queue<JobRef>>,
     /// The clock.
     pub(crate) uptime: Uptime,
-    /// What is counted.
+    /// The fence's metrics.
     pub(crate) metrics: Metrics,
-    /// What was found out so far.
+    /// The state of the managers.
     pub(crate) knowledge: Arc<Knowledge>,
 }
 
-/// What is known of the managers of this worker.
+/// The state of this worker's managers.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
-    /// Whether leases were looked for at all; before that nothing is said about anybody.
+    /// Whether leases were read at all; before that no manager has a standing.
     looked: AtomicBool,
     /// By origin.
     managers: Mutex<BTreeMap<String, Manager>>,
@@ -84,26 +83,26 @@ struct Manager {
     lease: Option<Lease>,
     marked_at: Option<Moment>,
     standing: Option<Standing>,
-    /// Why its lease cannot be marked.
+    /// Why its lease cannot be marked, as last logged.
     refusal: Trouble,
-    /// That its lease is longer than this worker waits.
+    /// That its lease is longer than this worker's limit, as last logged.
     excess: Trouble,
 }
 
 impl Manager {
-    /// Takes in what a look has shown that began at `began` and was answered at `now`.
+    /// Takes in a look that began at `began` and was answered at `now`.
     fn looked(&mut self, began: Moment, now: Moment, lease: Option<Lease>) {
         let before = self.watch.standing(now);
         if matches!(before, Standing::Doubtful | Standing::Expired) {
-            // Why: a lease ends by time alone. Who asked since then was refused, and is made due again only when a change is seen
-            // (seed 8724).
+            // Why: a lease ends by time alone. A job that asked since then was refused, and becomes due again only when a change
+            // of standing is seen.
             self.standing = Some(before);
         }
         self.watch.looked(began, lease.as_ref().map(parse));
         self.lease = lease;
     }
 
-    /// How it stood when that was last asked, and how it stands now.
+    /// The standing at the last call, and the standing now.
     fn settle(&mut self, now: Moment) -> (Option<Standing>, Standing) {
         let standing = self.watch.standing(now);
         (self.standing.replace(standing), standing)
@@ -129,10 +128,10 @@ impl Knowledge {
 }
 
 impl Fence {
-    /// Watches over all managers until `stop`.
+    /// Watches all managers until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let work = async {
-            // Why first: what is here tells whether a lease is missing.
+            // Why first: only the copies show whether a lease is missing.
             let mut health = self.caches.workloads.health();
             health.wait_for(|health| *health == Health::Live).await;
             self.watch_over().await;
@@ -160,7 +159,7 @@ impl Fence {
         }
     }
 
-    /// How old the lease of each manager is at most, as far as that is known.
+    /// The greatest possible age of each manager's lease, if it is known.
     pub(crate) fn ages(&self) -> Vec<(String, Duration)> {
         let (now, managers) = (self.uptime.now(), self.knowledge.managers());
         let ages = managers.iter();
@@ -172,7 +171,7 @@ impl Fence {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Looks at all leases. Gives when the last look began that was answered.
+    /// Reads all leases. Returns when the last answered look began.
     async fn look(&self, last: Option<Moment>, trouble: &mut Trouble) -> Option<Moment> {
         let began = self.uptime.now();
         // Why no resource version: an answer from a cache may be of any age.
@@ -185,7 +184,7 @@ impl Fence {
             Ok(Ok(found)) => found.items,
             Ok(Err(error)) => {
                 self.cannot_look(trouble, &write::describe(&error));
-                // Why: who may not look can fence nobody, and must not hold up everybody.
+                // Why: a worker without the right to read leases can fence no manager, and must not hold up every job.
                 if matches!(&error, kube::Error::Api(status) if status.code == 403) {
                     self.first_look();
                 }
@@ -199,7 +198,7 @@ impl Fence {
         if trouble.ends() {
             tracing::info!(
                 namespace = self.namespace,
-                "the leases of managers can be looked at again"
+                "the leases of managers can be read again"
             );
         }
         let mut seen: BTreeMap<String, Lease> = BTreeMap::new();
@@ -215,8 +214,8 @@ impl Fence {
                     tracing::warn!(
                         origin,
                         namespace = self.namespace,
-                        "the lease of this manager is gone, and it has jobs here that are to be stopped without it: they are \
-                         stopped in {} s unless the manager makes it anew; check that the manager runs, reaches this cluster, \
+                        "the lease of this manager is missing, and its jobs of policy Fence here need one: they are stopped \
+                         in {} s unless the manager creates it again; check that the manager runs, reaches this cluster, \
                          and that its account may write Leases in the namespace",
                         terms.restart_grace().as_secs()
                     );
@@ -232,7 +231,7 @@ impl Fence {
                     ..Manager::default()
                 });
             }
-            // Why under the lock: it must not be before the last refusal.
+            // Why under the lock: this time must not be before the last refusal.
             let now = self.uptime.now();
             for (origin, manager) in managers.iter_mut() {
                 let lease = seen.remove(origin);
@@ -248,15 +247,15 @@ impl Fence {
         if trouble.is_news(why) {
             tracing::error!(
                 namespace = self.namespace,
-                "the leases of managers cannot be looked at: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
-                 are not started after two thirds of its length and are stopped at its end, also if that manager is well; it is tried \
+                "the leases of managers cannot be read: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
+                 are not started after two thirds of its length and are stopped at its end, even if that manager is well; it is tried \
                  again until it succeeds; if this is a refusal, let this process list Leases in the namespace \
                  (deploy/rights/roadstead-worker.yaml)"
             );
         }
     }
 
-    /// Managers that kept a lease when they sent what is here, and keep none now: who deleted it did so before this process
+    /// Managers that kept a lease when they sent their copies here, but have none now: the lease was deleted before this process
     /// started.
     fn missed(&self, seen: &BTreeMap<String, Lease>) -> BTreeMap<String, Terms> {
         let mut missed: BTreeMap<String, Terms> = BTreeMap::new();
@@ -280,8 +279,8 @@ impl Fence {
         }
     }
 
-    /// Tells managers that somebody looks, and finds out how old their leases are. What is not marked when there is something to
-    /// act on is marked the next time.
+    /// Marks the leases: that shows each manager that this worker watches, and shows this worker the age of the lease. If a
+    /// consequence becomes due first, the remaining leases are marked the next time.
     async fn mark(&self) {
         let now = self.uptime.now();
         let change = self.next_change(now);
@@ -308,7 +307,7 @@ impl Fence {
             let count = before
                 .and_then(|text| text.parse::<u64>().ok())
                 .unwrap_or_default();
-            // Invariant: it changes each time, or the API server would store nothing and prove nothing.
+            // Invariant: the mark changes each time, or the API server would store nothing and prove nothing.
             let patch = json!({ "metadata": {
                 "resourceVersion": lease.metadata.resource_version,
                 "annotations": { annotations::LEASE_WATCHED: count.wrapping_add(1).to_string() },
@@ -325,7 +324,7 @@ impl Fence {
                         manager.refusal.ends();
                     }
                 }
-                // The manager was faster; after the next look it is tried again.
+                // The manager was faster; it is tried again after the next look.
                 Ok(Written::Conflict | Written::Gone | Written::AlreadyExists) => {}
                 Err(_elapsed) => self.cannot_mark(&origin, "the API server does not answer in time"),
                 Ok(Written::Refused(why) | Written::Unclear(why)) => self.cannot_mark(&origin, &why),
@@ -340,16 +339,16 @@ impl Fence {
             tracing::warn!(
                 origin,
                 namespace = self.namespace,
-                "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when this cluster is \
-                 lost it waits for it if it saw marks before, else runs them elsewhere after workerLostTimeout and warns that they \
-                 may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
+                "the lease of this manager cannot be marked, so the manager does not see that its jobs here are fenced: if this \
+                 cluster is lost, the manager waits for it if it saw marks before; else it starts the jobs elsewhere after \
+                 workerLostTimeout and warns that they may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
                  the namespace (deploy/rights/roadstead-worker.yaml)"
             );
         }
     }
 
-    /// Does what the standings ask for. What is not done in time goes on after the next look: a request that is not answered must
-    /// hold up neither the looks nor what other managers are to see.
+    /// Acts on the standings. Work that is not done in time goes on after the next look: a request without an answer must delay
+    /// neither the looks nor the marks for other managers.
     async fn act<'a>(&'a self, stopping: &mut Stopping<'a>) {
         let now = self.uptime.now();
         let mut expired = Vec::new();
@@ -378,7 +377,7 @@ impl Fence {
         }
     }
 
-    /// Makes jobs due that may have waited.
+    /// Makes the jobs of these managers due again; they may have waited.
     fn wake_jobs(&self, of: impl Fn(&str) -> bool) {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
             for job in jobs.objects.all() {
@@ -422,7 +421,7 @@ impl Fence {
     }
 }
 
-/// How long an answer may be waited for, so that a hanging API server does not hold up what time alone brings.
+/// How long an answer may be waited for, so that a hanging API server does not delay changes that come with time alone.
 fn patience(change: Option<Moment>, now: Moment) -> Duration {
     change.map_or(LOOK_MAX, |at| at.since(now).clamp(PAUSE_MIN, LOOK_MAX))
 }
@@ -442,7 +441,7 @@ fn written_secs(lease: &Lease) -> u64 {
     secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default()
 }
 
-/// Says once that a lease is taken for shorter than it says it is.
+/// Logs once that a lease counts as shorter than it says.
 fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
     let (secs, most) = (lease.map_or(0, written_secs), LENGTH_MAX.as_secs());
     if secs <= most {
@@ -451,8 +450,8 @@ fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
     }
     let why = format!(
         "spec.leaseDurationSeconds of the Lease of this manager is {secs}, and this worker waits at most {most} s for a manager before it \
-         stops jobs of policy Fence; a running manager puts right what somebody else has written there; if it is the manager's, give \
-         multiKueue.workerLostTimeout at most {} s there",
+         stops jobs of policy Fence; if another client wrote that, a running manager corrects it; if the manager wrote it, set its \
+         multiKueue.workerLostTimeout to at most {} s",
         most + most / 2
     );
     if told.is_news(&why) {
@@ -460,7 +459,7 @@ fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
     }
 }
 
-/// Whether a copy is one that its manager wants fenced.
+/// Whether a copy has the policy Fence.
 fn is_fenced_by_policy(workload: &Workload) -> bool {
     roadstead_convert::lost_policy(workload.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
 }

@@ -14,7 +14,7 @@ struct Cli {
     args: Args,
 }
 
-// Why: reading and comparing objects is mostly allocating, from several threads at once.
+// Why: reading and comparing objects mostly allocates memory, from several threads at once.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

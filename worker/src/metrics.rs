@@ -1,6 +1,6 @@
-//! What is counted about the fence and about `AppWrappers`.
+//! Metrics of the fence and of `AppWrappers`.
 //!
-//! Invariant: label `origin` has at most as many values as managers can share a worker; the others share one.
+//! Invariant: label `origin` has at most as many values as managers can share a worker; further managers share one value.
 //!
 //! *Source*: `spec/multikueue.md 8`.
 
@@ -20,14 +20,14 @@ use roadstead_core::amount::Amount;
 
 use crate::fence::Fence;
 
-/// Managers that are told apart: as many as can share a worker.
+/// Limit: managers with a value of their own, as many as can share a worker.
 const ORIGINS_MAX: usize = 100;
-/// Label of those beyond.
+/// The label of managers beyond the limit.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
 
-/// See the module.
+/// The metrics of the fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
     known: Arc<Mutex<BTreeSet<String>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Adds all of them to what `/metrics` shows.
+    /// Adds all metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry, fence: Fence) {
         registry.register(
             "roadstead_fenced_workloads",
@@ -45,7 +45,7 @@ impl Metrics {
         registry.register_collector(Box::new(Ages(Box::new(move || fence.ages()))));
     }
 
-    /// A copy was stopped.
+    /// Counts a stopped copy.
     pub(crate) fn fenced(&self, origin: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = known.contains(origin) || known.len() < ORIGINS_MAX;
@@ -64,7 +64,7 @@ impl Metrics {
 pub(crate) struct Withdrawn(Family<Labels, Gauge>);
 
 impl Withdrawn {
-    /// Adds it to what `/metrics` shows.
+    /// Adds the metric to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "roadstead_slack_queue_withdrawn",
@@ -73,7 +73,7 @@ impl Withdrawn {
         );
     }
 
-    /// How much of a resource is out of service for a queue now.
+    /// Sets the amount of a resource that is out of service for a queue now.
     pub(crate) fn set(&self, queue: &str, resource: &str, amount: Amount) {
         let labels = vec![
             ("cluster_queue", queue.to_owned()),
@@ -83,10 +83,10 @@ impl Withdrawn {
     }
 }
 
-/// Namespaces that are told apart in what is counted about `AppWrappers`; the others share one name.
+/// Limit: namespaces with a value of their own in the metrics of `AppWrappers`; the others share one.
 const NAMESPACES_MAX: usize = 1_000;
 
-/// What is counted about `AppWrappers`. *Source*: `spec/appwrapper.md 2.9`.
+/// The metrics of `AppWrappers`. *Source*: `spec/appwrapper.md 2.9`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases {
     known: Arc<Mutex<BTreeSet<String>>>,
@@ -94,7 +94,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Adds all of them to what `/metrics` shows.
+    /// Adds all metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         // Wire: shown as `appwrapper_phase_total`.
         registry.register(
@@ -104,7 +104,7 @@ impl Phases {
         );
     }
 
-    /// An `AppWrapper` has entered a phase.
+    /// Counts an `AppWrapper` that has entered a phase.
     pub(crate) fn entered(&self, namespace: &str, phase: &'static str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = known.contains(namespace) || known.len() < NAMESPACES_MAX;
@@ -117,7 +117,7 @@ impl Phases {
     }
 }
 
-/// How old the lease of each manager is, computed when somebody asks: a number that stood still would look like a good one.
+/// The age of each manager's lease, computed when `/metrics` is read: a stored number would look good although it stands still.
 struct Ages(Box<dyn Fn() -> Vec<(String, Duration)> + Send + Sync>);
 
 impl fmt::Debug for Ages {

@@ -1,10 +1,10 @@
-//! The `ProvisioningRequest` check: asks this cluster's autoscaler whether it can run what quota says it may.
+//! The `ProvisioningRequest` check: asks this cluster's autoscaler whether it can run the jobs that have quota.
 //!
-//! `read` gathers what is known, [`roadstead_core::provision::plan`] decides, `write` creates and deletes requests and
-//! their templates, `state` says in condition `Active` whether our checks can be used.
+//! `read` gathers the facts, [`roadstead_core::provision::plan`] decides, `write` creates and deletes requests and their
+//! templates, `state` shows in condition `Active` whether our checks can be used.
 //!
-//! Invariant: nothing is decided before everything has been listed once, so an empty cache is never taken for a missing
-//! request. A cluster that does not serve `ProvisioningRequests` holds up nothing but these checks.
+//! Invariant: nothing is decided before everything has been listed once, so an empty cache never counts as a missing request. In
+//! a cluster that does not serve `ProvisioningRequests`, only these checks wait.
 //!
 //! *Source*: `spec/provisioning.md 3, 4`.
 
@@ -47,22 +47,20 @@ use failures::CreateFailures;
 use owners::Owners;
 use state::Served;
 
-/// Start of the sequence of chance values. Why fixed: it only spreads retries by a ten-thousandth, and a run can be
-/// repeated.
+/// Seed of the random values. Why fixed: they only spread retries by a ten-thousandth, and a run can be repeated.
 const SEED: u64 = 0x5eed;
 
-/// Annotation of a request: the check it was made for. Ours; names of more than 247 characters do not tell.
+/// Annotation of a request: the check for which it was created. Ours; a name of more than 247 characters is left out.
 const CHECK_ANNOTATION: &str = "roadstead.dev/provisioning-check";
 /// Annotation of a request: which attempt it is, from 1.
 const ATTEMPT_ANNOTATION: &str = "roadstead.dev/provisioning-attempt";
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Provisioning {
     client: Client,
     caches: Caches,
     requests: Arc<Cache<ProvisioningRequest>>,
-    /// `PodTemplates` that carry our label; raw, so that fields this version does not know survive.
+    /// `PodTemplates` with our label; raw, so that fields unknown to this version survive.
     templates: Arc<Cache<DynamicObject>>,
     configs: Arc<Cache<ProvisioningRequestConfig>>,
     owners: Arc<Owners>,
@@ -151,8 +149,8 @@ impl Provisioning {
         tasks.spawn(watch_of("provisioningrequestconfigs"), watching);
         let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
         let conditions = async move {
-            // Why: a watch may be behind, and a request that the leader before us has made would be made again. Nothing is decided
-            // before these are listed (`spec/safety.md` F6).
+            // Why: a watch may be behind, and a request of the previous leader would be created again. Nothing is decided before
+            // these are listed (`spec/safety.md` F6).
             if followed {
                 this.requests.refresh();
                 this.templates.refresh();
@@ -180,7 +178,7 @@ impl Provisioning {
         config.ok_or_else(|| format!("ProvisioningRequestConfig.kueue.x-k8s.io \"{name}\" not found"))
     }
 
-    /// Makes the Workloads due that list one of our checks of which `which` says yes.
+    /// Makes the Workloads due that list one of our checks for which `which` is true.
     fn wake(&self, which: impl Fn(&AdmissionCheck) -> bool) {
         let checks = self.caches.checks.all();
         let checks = checks.iter().filter(|check| is_ours(check) && which(check));
@@ -252,7 +250,7 @@ fn config_name(check: &AdmissionCheck) -> Result<String, String> {
     check::parameters(reference.as_ref(), PROVISIONING_PARAMETERS).map(str::to_owned)
 }
 
-/// What is appended to a name that was cut: the first five hex digits of its SHA-1. *Source*: `spec/provisioning.md` 5.
+/// The suffix of a shortened name: the first five hex digits of its SHA-1. *Source*: `spec/provisioning.md` 5.
 fn suffix(name: &str) -> String {
     let digest = Sha1::digest(name.as_bytes());
     let head = digest

@@ -1,4 +1,4 @@
-//! Puts the worker together.
+//! Assembles the worker.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
-use crate::appwrapper::{self, Wrappers};
+use crate::appwrapper::{self, Settings, Wrappers};
 use crate::fence::Fence;
 use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
 
-/// What `--controllers` can name.
+/// The names that `--controllers` accepts.
 pub const CONTROLLERS: &[&str] = &[
     "admission",
     "appwrapper",
@@ -43,11 +43,38 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     host.run(metrics, tasks).await
 }
 
-/// Starts everything that makes a worker in `tasks`, which end after `stop`; gives back what is counted.
+/// Starts all parts of a worker in `tasks`, which end after `stop`; returns its metrics.
 ///
 /// *Errors*: the webhook server could not be set up, or settings contradict each other.
 pub async fn assemble(
     parts: Parts,
+    readiness: &Readiness,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let settings = Settings::of(parts.config.roadstead.app_wrapper.as_ref());
+    start(parts, settings, readiness, tasks, stop).await
+}
+
+/// The same with a bug planted, for those who test the tests.
+///
+/// *Errors*: as [`assemble`].
+#[cfg(feature = "bugbank")]
+pub async fn assemble_with_bug(
+    parts: Parts,
+    bug: Option<roadstead_core::dispatch::Bug>,
+    readiness: &Readiness,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let mut settings = Settings::of(parts.config.roadstead.app_wrapper.as_ref());
+    settings.bug = bug;
+    start(parts, settings, readiness, tasks, stop).await
+}
+
+async fn start(
+    parts: Parts,
+    settings: Settings,
     readiness: &Readiness,
     tasks: &mut Tasks,
     stop: &CancellationToken,
@@ -77,7 +104,6 @@ pub async fn assemble(
     }
     let mut metrics = Metrics::default();
     if wraps {
-        let settings = appwrapper::Settings::of(config.roadstead.app_wrapper.as_ref());
         if let Some((key, why)) = settings.problems().into_iter().next() {
             let key = format!("appwrapper.faultTolerance.{key}");
             return Err(process::Error::Settings { key, why });
@@ -113,5 +139,5 @@ pub async fn assemble(
     Ok(metrics)
 }
 
-/// The controllers of the engine are among ours.
+/// The controllers of the engine are a part of the worker's.
 const _: () = assert!(process::CONTROLLERS.len() < CONTROLLERS.len());

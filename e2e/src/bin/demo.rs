@@ -1,4 +1,4 @@
-//! The README's first command: a whole federation on this machine, jobs, an accident, and a card that says what held.
+//! The README's first command: a whole federation on this machine, jobs, an accident, and a card with the result.
 
 use std::process::ExitCode;
 

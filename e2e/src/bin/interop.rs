@@ -1,4 +1,4 @@
-//! Plays Roadstead and Kueue together, each once as the manager of the other's workers, and says what was seen.
+//! Runs Roadstead and Kueue together, each once as the manager of the other's workers, and prints the results.
 
 use std::process::ExitCode;
 

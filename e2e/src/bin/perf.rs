@@ -1,5 +1,5 @@
-//! Measures on this machine; figures are ratios to a bare client that sends the same writes in the same run wherever the
-//! machine matters.
+//! Measures on this machine. Where the machine matters, figures are ratios to a bare client that sends the same writes in
+//! the same run.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap::Parser;
 use mimalloc::MiMalloc;
 use roadstead_e2e::perf::{self, Args};
 
-// Why: the allocator of the product's programs, whose decisions are measured in here too.
+// Why: the product's programs use this allocator, and `perf engine` measures their code in this process.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

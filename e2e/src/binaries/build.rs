@@ -1,7 +1,7 @@
 //! Building programs with Go into the cache.
 //!
-//! Invariant: a directory `<module>-<hash>` in the cache holds only whole programs: each is linked beside it and renamed into
-//! it. Everything named `building-*` belongs to the holder of the lock, so the next holder removes what a killed one left.
+//! Invariant: a directory `<module>-<hash>` in the cache holds only complete programs: each is linked beside it and renamed into
+//! it. Everything named `building-*` belongs to the holder of the lock, so the next holder removes the rest of a killed build.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::{Error, Program, is_executable};
 use crate::Progress;
 use crate::process::{self, Guarded, Spec};
 
-/// Raised when the way of building changes, so that older results are not used.
+/// The version of the build's steps. A new one makes older results unused.
 const RECIPE: &str = "1";
 /// Characters of the hash in a directory's name.
 const HASH_LENGTH: usize = 12;
-/// Why: a workspace or flags of the user's own must not leak into a pinned build; without C the result runs anywhere.
+/// Why: the user's own workspace or flags must not change a pinned build, and a program without C runs anywhere.
 const BUILD_ENVIRONMENT: [(&str, &str); 3] = [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off")];
 /// Directories that belong to a running build start with this.
 const BUILDING: &str = "building-";
@@ -27,7 +27,7 @@ struct Module {
     name: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
-    /// A program of our own around what is pinned; `None`: the programs are packages of the pinned module.
+    /// A `main.go` of this project around the pinned module; `None`: the programs are packages of the pinned module.
     main_go: Option<&'static str>,
     /// The required module whose version is the programs' version.
     pinned: &'static str,
@@ -186,6 +186,15 @@ const KUBECTL: Module = Module {
     variables: &[],
     manifests: &[],
 };
+const KUBELET: Module = Module {
+    name: "kubelet",
+    go_mod: include_str!("../../controlplane/kubelet/go.mod"),
+    go_sum: include_str!("../../controlplane/kubelet/go.sum"),
+    main_go: None,
+    pinned: "k8s.io/kubernetes",
+    variables: KUBERNETES.variables,
+    manifests: &[],
+};
 const KUEUE: Module = Module {
     name: "kueue",
     go_mod: include_str!("../../controlplane/kueue/go.mod"),
@@ -222,6 +231,7 @@ fn module(program: Program) -> &'static Module {
         Program::Helm => &HELM,
         Program::Crane => &IMAGES,
         Program::Kubectl => &KUBECTL,
+        Program::Kubelet => &KUBELET,
         Program::Kueue => &KUEUE,
         Program::Trainer => &TRAINER,
         Program::Lws => &LWS,
@@ -234,6 +244,7 @@ fn package(program: Program) -> &'static str {
         Program::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
         Program::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
         Program::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+        Program::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
@@ -269,7 +280,7 @@ impl Module {
         })
     }
 
-    /// Linker flags: no debug information, and the version that the program reports (else it says v0.0.0).
+    /// Linker flags: no debug information, and the version that the program reports (otherwise v0.0.0).
     fn linker_flags(&self) -> String {
         let mut flags = vec!["-s -w".to_owned()];
         let version = self.version().unwrap_or_default();
@@ -307,7 +318,7 @@ pub(super) fn built(cache: &Path, program: Program) -> Option<PathBuf> {
     Some(module(program).dir(cache).join(program.name())).filter(|path| is_executable(path))
 }
 
-/// Builds the programs, unless another process did while we waited for it.
+/// Builds the programs, unless another process built them while this one waited for the lock.
 pub(super) fn build(
     cache: &Path,
     programs: &[Program],
@@ -355,7 +366,7 @@ fn go_is_there() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The lock is on the open file: the kernel drops it with the process.
+/// Takes the lock of the cache. The kernel drops it when the process ends.
 fn lock(cache: &Path, progress: &Progress) -> Result<File, Error> {
     let path = cache.join("lock");
     let file = File::options()
@@ -433,7 +444,7 @@ fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     fs::remove_dir_all(&scratch).map_err(Error::cache("removing", &scratch))
 }
 
-/// Copies the manifests out of the module, before the program is there: a run that finds the program finds its manifests too.
+/// Copies the manifests out of the module before the program is put in place, so a run that finds the program has them too.
 fn keep_manifests(module: &Module, scratch: &Path, dir: &Path) -> Result<(), Error> {
     if module.manifests.is_empty() {
         return Ok(());
@@ -457,7 +468,7 @@ fn keep_manifests(module: &Module, scratch: &Path, dir: &Path) -> Result<(), Err
     let source = PathBuf::from(String::from_utf8_lossy(&listed.stdout).trim());
     for path in module.manifests {
         let (from, to) = (source.join(path), dir.join(file_name(path)));
-        // Why not a copy of the file: modules are kept without the right to write, also over them.
+        // Why not a copy of the file: files of modules are read-only, so a later copy could not replace it.
         let text = fs::read(&from).map_err(Error::cache("reading", &from))?;
         fs::write(&to, text).map_err(Error::cache("writing", &to))?;
     }

@@ -1,21 +1,21 @@
-//! Renaming what must differ between two servers, so that what is left can be compared.
+//! Renames values that must differ between two servers, so that the rest can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// What one server answered to one step.
+/// One server's answer to one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub code: u16,
-    /// The body; for a watch the list of its events; a text where it was no JSON.
+    /// The body; for a watch the list of its events; a string if it was no JSON.
     pub body: Value,
     /// The `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// Reasons whose wording is Go's or a library's and is not compared; code, reason and the fields are.
+/// Reasons whose messages come from Go or a library. Their messages are not compared; code, reason and fields are.
 const LOOSE: [&str; 5] = [
     "BadRequest",
     "Invalid",
@@ -24,7 +24,7 @@ const LOOSE: [&str; 5] = [
     "",
 ];
 
-/// Makes the answers of one server to a whole trace comparable.
+/// Normalizes the answers of one server to a whole trace.
 pub fn normalize(answers: &mut [Answer]) {
     let mut names = Names::default();
     for answer in answers.iter() {
@@ -43,7 +43,7 @@ pub fn normalize(answers: &mut [Answer]) {
     }
 }
 
-/// Identities of one server in the order in which they appeared.
+/// Identities of one server in the order of their appearance.
 #[derive(Default)]
 struct Names {
     renamed: BTreeMap<String, String>,
@@ -88,7 +88,7 @@ impl Names {
     }
 
     fn learn_name(&mut self, name: &str) {
-        // Why: a limit range without a name is given an identity for one.
+        // Why: a limit range without a name gets a UUID as its name.
         let parts: Vec<usize> = name.split('-').map(str::len).collect();
         if parts == [8, 4, 4, 4, 12] {
             let next = format!("name-{}", self.renamed.len());
@@ -123,7 +123,7 @@ impl Names {
             return "<token>".into();
         }
         let mut text = self.rename(text);
-        // Why: a real server says where its database keeps the object.
+        // Why: a real server names the object's key in its database.
         if let Some((head, tail)) = text.split_once("StorageError: ")
             && let Some((_, rest)) = tail.split_once("AdditionalErrorMsg: ")
         {
@@ -132,22 +132,22 @@ impl Names {
         if let Some((head, _)) = text.split_once("in record (") {
             text.truncate(head.len());
         }
-        // Why: what follows is said by a library for TLS or TCP.
+        // Why: the rest of the message comes from a library for TLS or TCP.
         if let Some((head, _)) = text.split_once("failed to call webhook: ") {
             text.truncate(head.len());
         }
-        // Why: so are errors of expressions.
+        // Why: the rest of the message comes from a library for CEL.
         if let Some((head, _)) = text.split_once("resulted in error: ") {
             text.truncate(head.len());
         }
-        // Why: the latest version and the oldest one that is still known differ.
+        // Why: the latest and the oldest kept version differ between the servers.
         if let Some((head, _)) = text.split_once(", current: ") {
             text.truncate(head.len());
         }
         if let Some((head, _)) = text.split_once("too old resource version: ") {
             text = format!("{head}too old resource version");
         }
-        // Why: a conflict says when the other manager wrote.
+        // Why: a conflict names the time at which the other manager wrote.
         if let Some((head, tail)) = text.split_once(" at 20")
             && let Some((_, rest)) = tail.split_once('Z')
         {
@@ -171,7 +171,7 @@ impl Names {
             Value::Array(list) => {
                 let mut list: Vec<Value> = list.into_iter().map(|inner| self.value(inner, "")).collect();
                 if field == "managedFields" {
-                    // Why: they are sorted by second, which may tick between two writes on one server only.
+                    // Why: entries are sorted by second, and a second may end between two writes on one server only.
                     list.sort_by_key(|entry| {
                         [
                             &entry["operation"],
@@ -193,7 +193,7 @@ impl Names {
                         out.insert(name, "<opaque>".into());
                         continue;
                     }
-                    // Why parts too: a key of a list's element may be the identity of an owner.
+                    // Why parts too: the key of a list's element may contain an owner's UID.
                     let renamed = match self.renamed.get(&name) {
                         Some(renamed) => renamed.clone(),
                         None if name.starts_with("k:") => self.rename(name.clone()),
@@ -209,14 +209,14 @@ impl Names {
     }
 }
 
-/// Keeps of a failure what clients act on.
+/// Keeps the parts of a failure that clients act on.
 fn status(body: &mut Value) {
     if body["kind"] != "Status" {
         return;
     }
     let reason = body["reason"].as_str().unwrap_or_default().to_owned();
     if let Some(causes) = body["details"]["causes"].as_array_mut() {
-        // Why: a real server lists them in the order of a Go map.
+        // Why: a real server lists them in the random order of a Go map.
         causes.sort_by_key(ToString::to_string);
     }
     if LOOSE.contains(&reason.as_str()) && body["status"] == "Failure" {
@@ -235,7 +235,7 @@ fn status(body: &mut Value) {
     }
 }
 
-/// Nobody reads who owns the fields of a question, or says why it was allowed in the same words.
+/// Removes from a review the ownership of its fields, which no client reads, and the wording of the reason.
 fn review(body: &mut Value) {
     let kind = body["kind"].as_str().unwrap_or_default().to_owned();
     if !kind.ends_with("Review") && kind != "TokenRequest" {
@@ -251,7 +251,7 @@ fn review(body: &mut Value) {
         }
     }
     for rules in ["resourceRules", "nonResourceRules"] {
-        // Why: a real server lists them in the order of a Go map.
+        // Why: a real server lists them in the random order of a Go map.
         let rules = body.get_mut("status").and_then(|status| status.get_mut(rules));
         if let Some(rules) = rules.and_then(Value::as_array_mut) {
             rules.sort_by_key(ToString::to_string);
@@ -259,7 +259,8 @@ fn review(body: &mut Value) {
     }
 }
 
-/// What was owned through another version of a kind is compared by name here, and converted first by a real server.
+/// Removes ownership from objects of the kind with two versions: a real server converts owned fields between versions, and the
+/// embedded one compares them by name.
 fn owners_across_versions(value: &mut Value) {
     if value["kind"] == "Gadget"
         && let Some(meta) = value["metadata"].as_object_mut()
@@ -273,24 +274,24 @@ fn owners_across_versions(value: &mut Value) {
     }
 }
 
-/// The version of a list is that of the whole server.
+/// Removes the version of a list, which is that of the whole server, and other values that differ.
 fn list(body: &mut Value) {
     owners_across_versions(body);
     for event in body.as_array_mut().into_iter().flatten() {
-        // Why: how far a watch is, is a version of the whole server.
+        // Why: a bookmark's version is that of the whole server.
         if event["type"] == "BOOKMARK" {
             event["object"]["metadata"]["resourceVersion"] = Value::Null;
         }
     }
     let resources = body.get_mut("resources").and_then(Value::as_array_mut);
     if let Some(resources) = resources {
-        // Why: a real server lists them in the order of a Go map.
+        // Why: a real server lists them in the random order of a Go map.
         resources.sort_by_key(|resource| resource["name"].to_string());
     }
     let resources = body.get_mut("resources").and_then(Value::as_array_mut);
     for resource in resources.into_iter().flatten() {
         if let Some(resource) = resource.as_object_mut() {
-            // Why: a digest that tells servers of one cluster from each other during an upgrade.
+            // Why: a digest by which the servers of one cluster differ during an upgrade.
             resource.remove("storageVersionHash");
         }
     }
@@ -298,7 +299,7 @@ fn list(body: &mut Value) {
         body["metadata"]["resourceVersion"] = Value::Null;
     }
     if body["kind"] == "Table" {
-        // Why: descriptions are prose, and an age depends on when it was asked.
+        // Why: descriptions are prose, and an age depends on the time of the request.
         for column in body["columnDefinitions"].as_array_mut().into_iter().flatten() {
             column["description"] = Value::Null;
         }

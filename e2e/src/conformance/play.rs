@@ -1,4 +1,4 @@
-//! Playing a trace to one server.
+//! Sends a trace to one server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::trace::Step;
 
 /// How long one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Before a review is asked again.
+/// Pause before a review is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The name under which fields are owned.
+/// The user agent, and so the field manager.
 const AGENT: &str = "conformance/1";
 
 /// Why a trace could not be played.
@@ -48,13 +48,13 @@ pub enum Error {
     },
 }
 
-/// What a server said so far.
+/// Values of a server's earlier answers that later steps need.
 #[derive(Default)]
 struct Memory {
     objects: BTreeMap<String, Value>,
-    /// Goes on with the last list.
+    /// The `continue` token of the last list.
     token: String,
-    /// Stands for the last service account.
+    /// The token of the last service account.
     bearer: String,
 }
 
@@ -124,7 +124,7 @@ impl Memory {
     }
 }
 
-/// Plays a trace and returns the answers.
+/// Sends a trace and returns the answers.
 pub async fn play(client: &kube::Client, namespace: &str, steps: &[Step]) -> Result<Vec<Answer>, Error> {
     let mut memory = Memory::default();
     let mut answers = Vec::new();

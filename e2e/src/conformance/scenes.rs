@@ -1,4 +1,4 @@
-//! What happens in traces: short stories, each about one verb or rule, with chance in the details.
+//! The parts of traces: short stories, each about one verb or rule, with random details.
 
 mod apply;
 mod basic;
@@ -12,7 +12,7 @@ use super::trace::{Dice, Step};
 /// A story.
 pub(crate) type Scene = fn(&mut Dice) -> Vec<Step>;
 
-/// All of them.
+/// All scenes.
 pub(crate) const ALL: &[Scene] = &[
     basic::life,
     basic::life,

@@ -1,4 +1,4 @@
-//! What a trace is.
+//! Traces: their steps, and how one is generated.
 
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -10,14 +10,14 @@ use super::scenes;
 /// Scenes of one trace.
 const SCENES: usize = 4;
 
-/// One request. `{ns}` in the path stands for the trace's namespace. A text `$rv:PATH` or `$uid:PATH` in the body or query
-/// stands for what the same server last answered for that path, `$continue` for the last page's token, `$token` for the
-/// last token of a service account.
+/// One request. `{ns}` in the path stands for the trace's namespace. `$rv:PATH` and `$uid:PATH` in the body or query stand for
+/// the `resourceVersion` and UID of the same server's last answer for that path, `$continue` for the last page's token, and
+/// `$token` for the last token of a service account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Such as `POST`.
+    /// The HTTP method, such as `POST`.
     pub method: &'static str,
-    /// With its query.
+    /// The path with its query.
     pub path: String,
     /// The media type of the body.
     pub content_type: &'static str,
@@ -27,17 +27,17 @@ pub struct Step {
     pub accept: &'static str,
     /// For a watch, how many events are awaited.
     pub events: usize,
-    /// Whether a review is asked again until it allows: a real server takes in roles a moment after it has stored them.
+    /// Whether a review is repeated until it allows: a real server applies roles a moment after it has stored them.
     pub until_allowed: bool,
 }
 
-/// The media types of patches.
+/// Media type of a merge patch.
 pub const MERGE: &str = "application/merge-patch+json";
-/// See [`MERGE`].
+/// Media type of a JSON patch.
 pub const JSON_PATCH: &str = "application/json-patch+json";
-/// See [`MERGE`].
+/// Media type of a strategic merge patch.
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// See [`MERGE`].
+/// Media type of a server-side apply.
 pub const APPLY: &str = "application/apply-patch+yaml";
 
 impl Step {
@@ -97,7 +97,7 @@ impl Step {
     }
 }
 
-/// What a scene may use: chance, and a stem for names that no other trace uses.
+/// The tools of a scene: random numbers, and a stem for names that no other trace uses.
 pub(crate) struct Dice {
     random: ChaCha8Rng,
     /// Unique to the trace.

@@ -1,10 +1,10 @@
-//! Objects that traces are made of.
+//! Objects for traces.
 
 use serde_json::{Value, json};
 
 use super::trace::Dice;
 
-/// A kind that scenes are played with.
+/// A kind that scenes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) group_version: &'static str,
@@ -66,7 +66,7 @@ const CHECK: Sample = sample(
     false,
 );
 
-/// All of them.
+/// All kinds that scenes use.
 pub(crate) const SAMPLES: &[Sample] = &[
     CONFIG_MAP,
     POD,
@@ -91,7 +91,7 @@ pub(crate) const SAMPLES: &[Sample] = &[
 ];
 
 impl Sample {
-    /// Where its objects are listed.
+    /// The path of its list.
     pub(crate) fn list(self) -> String {
         let root = if self.group_version.contains('/') {
             "/apis"
@@ -112,7 +112,7 @@ impl Sample {
         format!("{}-{}-{number}", dice.stem, self.plural)
     }
 
-    /// An object that is right.
+    /// A valid object.
     pub(crate) fn object(self, name: &str, dice: &mut Dice) -> Value {
         let mut object = body(self, dice);
         object["apiVersion"] = self.group_version.into();
@@ -127,7 +127,7 @@ impl Sample {
         object
     }
 
-    /// Where something can be changed without harm, and to what.
+    /// A change of metadata that is always allowed.
     pub(crate) fn harmless(dice: &mut Dice) -> Value {
         let label = *dice.pick(&["one", "two"]);
         json!({"metadata": {"labels": {"changed": label}}})
@@ -254,7 +254,7 @@ fn body(sample: Sample, dice: &mut Dice) -> Value {
     }
 }
 
-/// Values that are seldom right.
+/// Values that are rarely valid.
 pub(crate) fn junk(dice: &mut Dice) -> Value {
     match dice.below(10) {
         0 => Value::Null,

@@ -1,17 +1,17 @@
-//! The planned accident: the cable to west is cut while a job runs there, and mended after the job has ended.
+//! The planned accident: the link to west is cut while a job runs there, and healed after the job has ended.
 
 use std::time::{Duration, Instant};
 
 use crate::observer::ledger::{Event, Step, Subject};
 
-/// How long the job runs before the cable is cut, so that everybody has seen it run.
+/// How long the job runs before the link is cut, so that the manager and the observer have seen it run.
 const BEFORE: Duration = Duration::from_secs(3);
-/// How long the cable stays cut at least, after the job has ended in the dark.
+/// How long the link stays cut at least after the job has ended unseen.
 const DARK: Duration = Duration::from_secs(4);
-/// How long it stays cut at most.
+/// How long the link stays cut at most.
 const DARK_MAX: Duration = Duration::from_secs(40);
 
-/// What is to be done with the cable now.
+/// An action on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Cut,
@@ -59,7 +59,7 @@ impl Script {
         }
     }
 
-    /// What is due; each order is given once.
+    /// The action that is due. Each action is returned once.
     pub(super) fn due(&mut self, now: Instant) -> Option<Order> {
         match (self.started, self.cut, self.mended) {
             (Some(started), None, _) if now.duration_since(started) >= BEFORE => {
@@ -77,19 +77,19 @@ impl Script {
         }
     }
 
-    /// Whether the cable was cut and mended, and the end of the job is known.
+    /// Whether the link was cut and healed, and the manager knows the end of the job.
     pub(super) fn is_over(&self) -> bool {
         self.mended.is_some() && self.known.is_some()
     }
 
-    /// For how long the cable was cut.
+    /// How long the link was cut.
     pub(super) fn dark(&self, now: Instant) -> Duration {
         self.cut.map_or(Duration::ZERO, |cut| {
             self.mended.unwrap_or(now).duration_since(cut)
         })
     }
 
-    /// Whether the job ended in its cluster while the cable was cut, and the manager did not know before it was mended.
+    /// Whether the job ended in its cluster while the link was cut, and the manager did not know before it was healed.
     pub(super) fn ended_unseen(&self) -> bool {
         let (Some(cut), Some(mended), Some(ended)) = (self.cut, self.mended, self.ended) else {
             return false;
@@ -97,7 +97,7 @@ impl Script {
         ended >= cut && ended <= mended && self.known.is_none_or(|known| known >= mended)
     }
 
-    /// From the mending until the manager knew.
+    /// The time from healing until the manager knew.
     pub(super) fn seen_after(&self) -> Option<Duration> {
         Some(self.known?.saturating_duration_since(self.mended?))
     }

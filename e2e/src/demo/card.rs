@@ -1,4 +1,4 @@
-//! What was found, as a card for people and as JSON for tests.
+//! The result, as a card for users and as JSON for tests.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,30 +16,33 @@ pub struct Card {
     pub finished: usize,
     /// Jobs that are larger than every worker, and wait with a reason.
     pub never_fit: usize,
-    /// The reason of each of those.
+    /// Why each of those waits.
     pub never_fit_reasons: Vec<String>,
-    /// Jobs that should have finished and have not.
+    /// Jobs that should have finished and did not.
     pub unfinished: Vec<String>,
     /// Workloads that ran in two clusters at once, or to the end more than once.
     pub duplicate_runs: usize,
     /// Objects in workers without a counterpart on the manager, at the end.
     pub orphans: usize,
-    /// From the creation of a job on the manager until it may run in a worker, waiting for quota included.
+    /// From the creation of a job on the manager until it may run in a worker, the wait for quota included.
     pub dispatch_ms: Percentiles,
-    /// The same, only for jobs that did not have to wait for others.
+    /// The same for jobs that did not have to wait for quota or a lost cluster.
     pub dispatch_idle_ms: Percentiles,
     /// Which API servers: `embedded` or `real`.
     pub control_plane: &'static str,
     /// Names of the clusters, the manager's first.
     pub clusters: Vec<String>,
-    /// What the accident was, and what came of it; absent with `--calm`.
+    /// The accident and its result; absent with `--calm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accident: Option<Accident>,
+    /// What came of the sick node; absent with `--calm`, and beside real API servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evacuation: Option<Evacuation>,
     /// Broken invariants of `spec/safety.md` section 1.
     pub violations: Vec<Violation>,
-    /// From the start of the program until the card, builds included.
+    /// From the start of the program until the card, builds included, seconds.
     pub seconds: f64,
-    /// Part of it until all workers were registered.
+    /// From the start of the program until all workers were registered, seconds.
     pub setup_seconds: f64,
     /// Resident memory of the manager's process at the end, megabytes.
     pub manager_rss_mb: f64,
@@ -48,29 +51,47 @@ pub struct Card {
 /// What happened while a worker could not be reached.
 #[derive(Debug, Clone, Serialize)]
 pub struct Accident {
-    /// Which worker.
+    /// The name of the worker.
     pub cluster: String,
-    /// For how long the cable was cut.
+    /// How long the link was cut, seconds.
     pub seconds: f64,
     /// The job that was followed.
     pub job: String,
-    /// Whether it went on and ended there while nobody could see it.
+    /// Whether the job went on and ended while the manager could not reach the worker.
     pub ended_unseen: bool,
-    /// From the mending until the manager showed its end.
+    /// From healing until the manager showed the job's end, milliseconds.
     pub seen_after_ms: Option<u64>,
+}
+
+/// What happened when the node under an `AppWrapper` was marked `EVICT`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Evacuation {
+    /// The `AppWrapper`.
+    pub job: String,
+    /// How it moved, if it did.
+    pub moved: Option<Moved>,
+}
+
+/// From one node to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// The one that was marked.
+    pub from: String,
+    /// The one where it ran next.
+    pub to: String,
 }
 
 /// Two percentiles, milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Half of all are below.
+    /// The median.
     pub p50: u64,
-    /// All but one in a hundred are below.
+    /// The 99th percentile.
     pub p99: u64,
 }
 
 impl Percentiles {
-    /// Of these; zero of none.
+    /// The percentiles of these durations; zero if there are none.
     pub fn of(mut durations: Vec<Duration>) -> Self {
         durations.sort();
         let at = |hundredths: usize| {
@@ -86,7 +107,7 @@ impl Percentiles {
 }
 
 impl Card {
-    /// Whether every job that can run has run and no invariant broke.
+    /// Whether every job that can run has run and no invariant was broken.
     pub fn is_good(&self) -> bool {
         self.unfinished.is_empty()
             && self.violations.is_empty()
@@ -97,6 +118,7 @@ impl Card {
                 .accident
                 .as_ref()
                 .is_none_or(|accident| accident.ended_unseen)
+            && { self.evacuation.as_ref() }.is_none_or(|evacuation| evacuation.moved.is_some())
     }
 }
 
@@ -115,6 +137,7 @@ impl fmt::Display for Card {
             control_plane,
             clusters,
             accident,
+            evacuation,
             violations,
             seconds,
             setup_seconds,
@@ -149,6 +172,9 @@ impl fmt::Display for Card {
         if let Some(accident) = accident {
             writeln!(f, "accident         {accident}")?;
         }
+        if let Some(evacuation) = evacuation {
+            writeln!(f, "sick node        {evacuation}")?;
+        }
         for Violation { invariant, sentence } in violations {
             writeln!(f, "BROKEN {invariant:<9} {sentence}")?;
         }
@@ -157,6 +183,16 @@ impl fmt::Display for Card {
             f,
             "time             {seconds:.0} s, {setup_seconds:.0} s of it to set up"
         )
+    }
+}
+
+impl fmt::Display for Evacuation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, moved } = self;
+        match moved {
+            Some(Moved { from, to }) => write!(f, "{job} moved from {from}, which was marked EVICT, to {to}"),
+            None => write!(f, "{job} did not move"),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The run itself: set up, submit, watch, have the accident, count.
+//! The run: set up, submit, watch, cut the link, count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Args;
 use super::accident::{Order, Script};
-use super::card::{Accident, Card, Percentiles};
+use super::card::{Accident, Card, Evacuation, Percentiles};
+use super::evacuation;
 use super::script::{self, EAST, MANAGER, Part, Planned, Shape, TENANTS, WEST};
 use super::view::{View, Voice};
 use crate::link::Cut;
@@ -27,12 +28,12 @@ use crate::stage::{SYSTEM_NAMESPACE, Stage, apply};
 
 /// Between two submissions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// How often the run looks at what does not come as a step.
+/// How often the run checks what is not reported as a step.
 const TICK: Duration = Duration::from_millis(100);
-/// How long after the last submission the jobs may take, for each job on top.
+/// How long the jobs may take after the last submission, plus more for each job.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PATIENCE_PER_JOB: Duration = Duration::from_secs(2);
-/// How long leftovers in workers may take to go.
+/// How long the removal of leftovers in workers may take.
 const SWEEP: Duration = Duration::from_secs(45);
 
 /// Runs the demo.
@@ -65,7 +66,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<Card> {
     Ok(card)
 }
 
-/// What is left when the curtain falls, kept alive for `--keep`.
+/// The running federation after the demo, kept alive for `--keep`.
 struct Shown {
     stage: Stage,
     observer: Observer,
@@ -104,9 +105,21 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     let deadline = Instant::now() + PATIENCE + PATIENCE_PER_JOB * u32::from(args.jobs);
     let mut submission = std::pin::pin!(submit(stage.client(MANAGER)?, &jobs));
     let mut submitted = None;
+    let evacuated = jobs
+        .iter()
+        .find(|job| job.part == Part::Evacuated)
+        .filter(|_| !args.calm);
+    let west = stage.client(WEST)?;
+    let mut evacuation = std::pin::pin!(async move {
+        match evacuated {
+            Some(job) => evacuation::play(west, job, voice).await.map(Some),
+            None => Ok(None),
+        }
+    });
+    let mut moved = None;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !(submitted.is_some() && run.is_over()) && Instant::now() < deadline {
+    while !(submitted.is_some() && moved.is_some() && run.is_over()) && Instant::now() < deadline {
         tokio::select! {
             biased;
             Some(step) = steps.recv() => {
@@ -114,25 +127,12 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
                 run.note(&step);
             }
             result = &mut submission, if submitted.is_none() => submitted = Some(result?),
+            result = &mut evacuation, if moved.is_none() => moved = Some(result?),
             _ = ticks.tick() => stage.check()?,
         }
-        match run
-            .accident
-            .as_mut()
-            .and_then(|accident| accident.due(Instant::now()))
-        {
-            Some(Order::Cut) => {
-                stage.link(WEST)?.cut(Cut::Refuse);
-                voice.line(&format!(
-                    "{:<22} the cable to {WEST} is cut; its jobs go on",
-                    "ACCIDENT"
-                ));
-            }
-            Some(Order::Mend) => {
-                stage.link(WEST)?.heal();
-                voice.line(&format!("{:<22} the cable to {WEST} is mended", "ACCIDENT"));
-            }
-            None => {}
+        let due = run.accident.as_mut();
+        if let Some(order) = due.and_then(|accident| accident.due(Instant::now())) {
+            obey(order, &stage, voice)?;
         }
     }
     stage.link(WEST)?.heal();
@@ -150,6 +150,10 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
             setup,
             manager_kb: memory.resident_kb,
             kind,
+            evacuation: evacuated.map(|job| Evacuation {
+                job: format!("{}/{}", job.namespace, job.name),
+                moved: moved.flatten(),
+            }),
         },
     );
     let mut out = std::io::stdout().lock();
@@ -169,7 +173,24 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     })
 }
 
-/// Starts to look at all clusters, and puts objects there that no controller owns.
+/// Cuts or mends the cable to west.
+fn obey(order: Order, stage: &Stage, voice: &Voice) -> anyhow::Result<()> {
+    let link = stage.link(WEST)?;
+    let what = match order {
+        Order::Cut => {
+            link.cut(Cut::Refuse);
+            "is cut; its jobs go on"
+        }
+        Order::Mend => {
+            link.heal();
+            "is mended"
+        }
+    };
+    voice.line(&format!("{:<22} the cable to {WEST} {what}", "ACCIDENT"));
+    Ok(())
+}
+
+/// Starts the observer of all clusters, and creates objects there that no controller owns.
 async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, mpsc::Receiver<Step>)> {
     let cluster = |name: &str| -> anyhow::Result<Cluster> {
         let client = stage.client(name)?;
@@ -190,7 +211,7 @@ async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, m
     Ok((observer, steps))
 }
 
-/// Gives the workers the right to make what is wrapped.
+/// Gives the workers the rights to create the wrapped jobs.
 async fn let_wrap(stage: &Stage) -> anyhow::Result<()> {
     for worker in [EAST, WEST] {
         for object in rights::appwrapper(SYSTEM_NAMESPACE) {
@@ -200,7 +221,7 @@ async fn let_wrap(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends with Ctrl-C or SIGTERM.
+/// Waits for Ctrl-C or SIGTERM.
 fn interruption() -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -219,7 +240,7 @@ async fn follow(mut steps: mpsc::Receiver<Step>, mut view: View) {
     }
 }
 
-/// Creates the jobs one after the other; when each creation began.
+/// Creates the jobs one after the other. Returns when each creation began.
 async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(String, String), Instant>> {
     let mut created = BTreeMap::new();
     for planned in jobs {
@@ -239,31 +260,33 @@ async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(St
     Ok(created)
 }
 
-/// What is known of one job.
+/// State of one job.
 #[derive(Debug, Default)]
 struct Progress {
     waiting: Option<String>,
     started: bool,
-    /// For quota, or for a cluster that was lost meanwhile.
+    /// Whether it waited for quota, or for a cluster that was lost meanwhile.
     had_to_wait: bool,
     finished: Option<Outcome>,
 }
 
-/// What is known of all jobs.
+/// State of all jobs.
 struct Run {
     jobs: BTreeMap<Subject, (Part, Progress)>,
     accident: Option<Script>,
-    /// Whether the manager misses a cluster now.
+    /// Whether the manager has lost a cluster now.
     lost: bool,
 }
 
-/// What is measured beside the jobs.
+/// Measurements besides the jobs.
+#[derive(Clone)]
 struct Measured {
     orphans: usize,
     seconds: Duration,
     setup: Duration,
     manager_kb: u64,
     kind: Kind,
+    evacuation: Option<Evacuation>,
 }
 
 impl Run {
@@ -313,11 +336,13 @@ impl Run {
         }
     }
 
-    /// Whether every job has what its part asks for, and the accident is over.
+    /// Whether every job is in its expected state, and the accident is over.
     fn is_over(&self) -> bool {
         let settled = |(part, progress): &(Part, Progress)| match part {
             Part::NeverFits => progress.waiting.is_some(),
-            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident => progress.finished.is_some(),
+            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident | Part::Evacuated => {
+                progress.finished.is_some()
+            }
         };
         self.jobs.values().all(settled) && self.accident.as_ref().is_none_or(Script::is_over)
     }
@@ -329,13 +354,14 @@ impl Run {
         observer: &Observer,
         measured: &Measured,
     ) -> Card {
-        let &Measured {
+        let Measured {
             orphans,
             seconds,
             setup,
             manager_kb,
             kind,
-        } = measured;
+            evacuation,
+        } = measured.clone();
         let mut violations = observer.violations();
         let mut never_fit_reasons = Vec::new();
         let mut unfinished = Vec::new();
@@ -372,7 +398,7 @@ impl Run {
                         "{name} has room only in {home} and was started in {cluster}"
                     )));
                 }
-                (Part::OnlyIn(_) | Part::Runs | Part::LivesThroughAccident, _) => {}
+                (Part::OnlyIn(_) | Part::Runs | Part::LivesThroughAccident | Part::Evacuated, _) => {}
             }
             if job.part != Part::NeverFits && progress.finished != Some(Outcome::Succeeded) {
                 let reason = progress
@@ -400,6 +426,7 @@ impl Run {
             },
             clusters: [MANAGER, EAST, WEST].map(str::to_owned).into(),
             accident: self.accident.as_ref().map(|script| accident(script, jobs)),
+            evacuation,
             violations,
             seconds: rounded(seconds.as_secs_f64()),
             setup_seconds: rounded(setup.as_secs_f64()),
@@ -430,7 +457,7 @@ fn accident(script: &Script, jobs: &[Planned]) -> Accident {
     }
 }
 
-/// One digit after the point is all that is measured.
+/// Rounds to one decimal digit.
 fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

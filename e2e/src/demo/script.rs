@@ -1,4 +1,4 @@
-//! Which clusters there are and which jobs are submitted.
+//! The clusters and the jobs of the demo.
 
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
@@ -19,27 +19,30 @@ const MAIN: &str = "main";
 /// The queue whose jobs start only where nodes have room.
 const CHECKED: &str = "checked";
 const GPU: &str = "nvidia.com/gpu";
+/// How long an `AppWrapper` waits between two attempts.
+const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDuration";
 const HIGH: &str = "high";
 const LOW: &str = "low";
 
-/// Jobs that have a part of their own: one that never fits, one that waits for real nodes, one that lives through the
-/// accident.
-pub(super) const NAMED_JOBS: usize = 3;
+/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick.
+pub(super) const NAMED_JOBS: usize = 4;
 
-/// What is expected of a job.
+/// The expected course of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It runs somewhere.
+    /// It runs in some worker.
     Runs,
     /// It is larger than every worker.
     NeverFits,
     /// Both workers have quota for it, but only this one has the node.
     OnlyIn(&'static str),
-    /// It runs in west when the cable is cut.
+    /// It runs in west when the link is cut.
     LivesThroughAccident,
+    /// It runs in west when its node is marked, and moves.
+    Evacuated,
 }
 
-/// Of which kind a job is.
+/// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shape {
     /// A Job.
@@ -53,10 +56,10 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All kinds.
     pub(super) const ALL: [Self; 4] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper];
 
-    /// The kinds of ordinary jobs, which repeat.
+    /// The kinds of ordinary jobs, in a repeating order.
     const MIX: [Self; 8] = [
         Self::Job,
         Self::JobSet,
@@ -68,8 +71,8 @@ impl Shape {
         Self::Job,
     ];
 
-    /// The kinds whose controllers run in the clusters. Why not all beside real API servers: each further controller is built from
-    /// its own sources first.
+    /// The kinds whose controllers run in the clusters. Why not all beside real API servers: each further controller would have
+    /// to be built from its sources first.
     pub(super) fn shown(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::Embedded => &Self::ALL,
@@ -77,7 +80,7 @@ impl Shape {
         }
     }
 
-    /// How it is asked for.
+    /// Its API resource.
     pub(super) fn resource(self) -> ApiResource {
         let (group, version, kind) = match self {
             Self::Job => ("batch", "v1", "Job"),
@@ -98,10 +101,10 @@ impl Shape {
         }
     }
 
-    /// What asks for `pods` pods of this template.
+    /// The spec of a job with `pods` pods of this template.
     fn spec(self, name: &str, pods: i32, template: &Value) -> Value {
         let job = |pods: i32| json!({"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template});
-        // Why suspended although a webhook would: a job is never started by accident.
+        // Why suspended although the webhook suspends it: without the webhook the job must not start on the manager.
         match self {
             Self::Job => {
                 let mut spec = job(pods);
@@ -145,7 +148,7 @@ pub(super) struct Planned {
 
 /// One manager; east with 8 CPU, west with 4 CPU and 2 GPU.
 ///
-/// The quota of `checked` in east counts a GPU that no node has: quota alone would let a job wait there forever.
+/// The quota of `checked` in east includes a GPU that no node has: by quota alone a job would wait there forever.
 pub(super) fn clusters(kind: Kind) -> Spec {
     let shapes = Shape::shown(kind);
     let with_controllers = |mut options: Options| {
@@ -160,7 +163,7 @@ pub(super) fn clusters(kind: Kind) -> Spec {
         options
     };
     let manager = Options {
-        // Why none: jobs run in workers, and a manager that had a scheduler could run one by mistake.
+        // Why none: jobs run in workers, and with a scheduler the management cluster could run one by mistake.
         scheduler: false,
         kwok: false,
         ..with_controllers(Options::complete(MANAGER).of_kind(kind))
@@ -189,24 +192,28 @@ pub(super) fn clusters(kind: Kind) -> Spec {
     let frameworks: Vec<&str> = shapes.iter().map(|shape| shape.framework()).collect();
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"]}},
+        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"], "autopilot": {}}},
     });
     TENANTS.into_iter().fold(spec, Spec::with_namespace)
 }
 
 /// `count` jobs (at least [`NAMED_JOBS`]) in the order in which they are submitted, of the kinds that these clusters run.
 pub(super) fn jobs(count: usize, kind: Kind) -> Vec<Planned> {
-    let ordinary = count.saturating_sub(NAMED_JOBS);
     let shapes = Shape::shown(kind);
+    let evacuated = shapes.contains(&Shape::AppWrapper).then(evacuated);
+    let ordinary = { count.saturating_sub(NAMED_JOBS) }.saturating_add(usize::from(evacuated.is_none()));
     let shape = |index: usize| Shape::MIX[index % Shape::MIX.len()];
     let shown = |index: usize| Some(shape(index)).filter(|shape| shapes.contains(shape));
     let ordinary = (0..ordinary).map(|index| ordinary_job(index, shown(index).unwrap_or(Shape::Job)));
     let mut jobs: Vec<Planned> = ordinary.collect();
-    // Why early: the accident waits for it, and the one that never fits has time to say why.
+    // Why early: the accident waits for this job, and the job that never fits has time to show its reason.
     jobs.insert(
         jobs.len().min(2),
         gpu_job("gpu-survivor", MAIN, 8.0, Part::LivesThroughAccident),
     );
+    if let Some(evacuated) = evacuated {
+        jobs.insert(jobs.len().min(3), evacuated);
+    }
     jobs.insert(
         jobs.len().min(5),
         gpu_job("gpu-real-node", CHECKED, 3.0, Part::OnlyIn(WEST)),
@@ -250,6 +257,27 @@ fn gpu_job(name: &str, queue: &'static str, seconds: f64, part: Part) -> Planned
         requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
         part,
     })
+}
+
+/// An `AppWrapper` around one Job.
+fn evacuated() -> Planned {
+    let mut wrapper = planned(Wanted {
+        shape: Shape::AppWrapper,
+        tenant: TENANTS[1],
+        name: "gpu-mover".to_owned(),
+        queue: MAIN,
+        priority: HIGH,
+        pods: 1,
+        seconds: 4.0,
+        requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
+        part: Part::Evacuated,
+    });
+    // Why so short: people watch.
+    wrapper.object["metadata"]["annotations"] = json!({RETRY_PAUSE: "1s"});
+    if let Some(components) = wrapper.object["spec"]["components"].as_array_mut() {
+        components.truncate(1);
+    }
+    wrapper
 }
 
 fn never_fitting() -> Planned {
@@ -331,12 +359,17 @@ mod tests {
 
     #[test]
     fn every_count_has_all_parts_and_distinct_names() {
-        for count in [NAMED_JOBS, 4, 24, 100] {
+        for count in [NAMED_JOBS, 5, 24, 100] {
             let jobs = jobs(count, Kind::Embedded);
             assert_eq!(jobs.len(), count);
             let names: BTreeSet<_> = jobs.iter().map(|job| (job.namespace, &job.name)).collect();
             assert_eq!(names.len(), count);
-            for part in [Part::NeverFits, Part::OnlyIn(WEST), Part::LivesThroughAccident] {
+            for part in [
+                Part::NeverFits,
+                Part::OnlyIn(WEST),
+                Part::LivesThroughAccident,
+                Part::Evacuated,
+            ] {
                 assert_eq!(jobs.iter().filter(|job| job.part == part).count(), 1);
             }
         }

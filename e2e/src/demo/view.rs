@@ -1,4 +1,4 @@
-//! What is said while the demo runs: one line per change, so that logs and terminals read alike.
+//! The output while the demo runs: one line per change, for logs and terminals alike.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::Progress;
 use crate::observer::ledger::{Event, Outcome, Step, Subject};
 
-/// Where lines go.
+/// Writes lines.
 #[derive(Clone)]
 pub(super) struct Voice {
     started: Instant,
@@ -16,7 +16,7 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// Lines to standard error if standard output is for the card only, else to standard output.
+    /// Writes to standard error if standard output is for the JSON card only, else to standard output.
     pub(super) fn new(json: bool) -> Self {
         let say: Arc<dyn Fn(&str) + Send + Sync> = if json {
             Arc::new(|line| drop(writeln!(std::io::stderr().lock(), "{line}")))
@@ -29,7 +29,7 @@ impl Voice {
         }
     }
 
-    /// A line with the time since the start.
+    /// Writes a line with the time since the start.
     pub(super) fn line(&self, text: &str) {
         self.line_at(Instant::now(), text);
     }
@@ -39,16 +39,16 @@ impl Voice {
         self.plain(&format!("t+{seconds:05.1}  {text}"));
     }
 
-    /// A line as it is.
+    /// Writes a line as it is.
     pub(super) fn plain(&self, text: &str) {
         (self.say)(text);
     }
 
-    /// For those who report slow work.
+    /// A sink for progress lines of slow work.
     pub(super) fn progress(&self) -> Progress {
         let voice = self.clone();
         Progress::to(move |line| {
-            // Why: progress lines bring a time of their own, counted from the same moment.
+            // Why: progress lines have a time already, counted from the same moment.
             let text = line.split_once("] ").map_or(line, |(_, text)| text);
             voice.line(text);
         })
@@ -62,7 +62,7 @@ pub(super) struct View {
     seen: BTreeMap<Subject, Instant>,
     /// How many jobs run in each cluster.
     running: BTreeMap<String, usize>,
-    /// The last word of each subject on a state that has many wordings, without its numbers.
+    /// The last message of each subject about a lasting state, without its numbers.
     wordings: BTreeMap<Subject, String>,
 }
 
@@ -113,7 +113,7 @@ impl View {
         self.voice.line_at(*at, &format!("{name:<22} {text}"));
     }
 
-    /// Whether only numbers of a reason have changed, or the words about a state that lasts.
+    /// Whether an event changes only the numbers of a reason, or only the words about a state that lasts.
     fn is_said_already(&mut self, subject: &Subject, event: &Event) -> bool {
         let wording = match event {
             Event::Waiting(reason) => reason.replace(|c: char| c.is_ascii_digit(), ""),

@@ -1,4 +1,4 @@
-//! Registration as Kueue's users do it: an account on the worker, its kubeconfig in a Secret, three objects on the manager.
+//! Registration as in Kueue's documentation: an account on the worker, its kubeconfig in a Secret, three objects on the manager.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -12,14 +12,14 @@ use serde_json::{Value, from_value, json};
 use super::scene::{MANAGER, Scene};
 use crate::stage::{FEDERATION, SYSTEM_NAMESPACE, apply};
 
-/// Name of the account, and the beginning of those of its role and binding.
+/// Name of the account, and prefix of the names of its role and binding.
 const NAME: &str = "multikueue-sa";
-/// How long its token lasts: longer than any scene.
+/// Lifetime of its token in seconds: longer than any scene.
 const TOKEN_SECS: u32 = 24 * 60 * 60;
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Makes the workers known to the manager.
+/// Registers the workers with the manager.
 ///
 /// Spec: multikueue 9.
 pub(super) async fn register(scene: &Scene) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ pub(super) async fn register(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The account with the rights of the reference's sample, and a kubeconfig of it through the link.
+/// Creates the account with the rights of the reference's sample. Returns its kubeconfig through the link.
 async fn kubeconfig(scene: &Scene, worker: &str) -> anyhow::Result<String> {
     let client = scene.client(worker)?;
     for object in [
@@ -83,7 +83,7 @@ async fn kubeconfig(scene: &Scene, worker: &str) -> anyhow::Result<String> {
     Ok(plane.kubeconfig_for_token_via(&url, &token))
 }
 
-/// What of the sample is needed here, and no more: no right to Leases, none to change jobs.
+/// The rules of the sample that are needed here: no right to Leases, none to change jobs.
 fn rules() -> Value {
     let on_jobs = ["create", "delete", "get", "list", "watch"];
     json!([

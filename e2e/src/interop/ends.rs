@@ -16,7 +16,7 @@ use super::room::{BOTH, Room, TARGET_ONLY, cluster_name};
 use super::scene::{MANAGER, Scene};
 use crate::options::EXIT_CODE;
 
-/// How long it is looked whether what has ended is started again.
+/// How long a scene watches that an ended job is not started again.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
@@ -95,7 +95,7 @@ async fn one_of_two(room: &Room<'_>) -> anyhow::Result<String> {
     many(room, 4, 3).await
 }
 
-/// More than fit at once.
+/// More jobs than fit at once.
 ///
 /// Spec: multikueue 3.3 R6b; safety I1
 async fn burst(room: &Room<'_>) -> anyhow::Result<String> {
@@ -140,7 +140,7 @@ async fn parallel(room: &Room<'_>) -> anyhow::Result<String> {
     ended_alike(room, "wave", "Succeeded").await
 }
 
-/// What one side fills in must not look like a change to the other.
+/// A default that one side fills in must not look like a change to the other.
 ///
 /// Spec: multikueue 3.3 R5
 async fn rich(room: &Room<'_>) -> anyhow::Result<String> {
@@ -171,7 +171,7 @@ async fn rich(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!("{seen}; its copy was made once"))
 }
 
-/// The Workload ended on the manager as its copy did in the worker, once, and nothing is left.
+/// Checks that the Workload ended on the manager as its copy did in the worker, once, and that nothing is left.
 async fn ended_alike(room: &Room<'_>, job: &str, reason: &str) -> anyhow::Result<String> {
     let target = room.scene.target;
     let workload = room

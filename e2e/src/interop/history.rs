@@ -1,4 +1,4 @@
-//! What happened to jobs in the workers, and how their copies ended there: both are gone when a scene looks for them.
+//! The history of jobs and their copies in the workers. Why: both are deleted by the time a scene reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use crate::observer::Cluster;
 use crate::observer::ledger::{Event, Step, Subject};
 
-/// What is remembered.
+/// The recorded history.
 #[derive(Debug, Default)]
 struct Past {
-    /// By namespace and name of the job: where it was started, in this order.
+    /// By namespace and name of the job: the workers where it was started, in this order.
     starts: BTreeMap<(String, String), Vec<String>>,
     /// By namespace and name of the Workload: reason and message of its end in a worker.
     ends: BTreeMap<(String, String), (String, String)>,
@@ -28,7 +28,7 @@ struct Past {
     copies: BTreeMap<[String; 3], BTreeSet<String>>,
 }
 
-/// Remembers until it is dropped.
+/// Records until it is dropped.
 #[derive(Debug)]
 pub(super) struct History {
     past: Arc<Mutex<Past>>,
@@ -58,7 +58,7 @@ impl History {
                     .applied_objects();
                 let mut seen = std::pin::pin!(seen);
                 while let Some(seen) = seen.next().await {
-                    // Why errors pass: the watcher goes on by itself.
+                    // Why errors are skipped: the watcher recovers by itself.
                     let Ok(workload) = seen else { continue };
                     let key = (workload.namespace().unwrap_or_default(), workload.name_any());
                     if let Some(uid) = workload.uid() {
@@ -83,13 +83,13 @@ impl History {
         Self { past, _tasks: tasks }
     }
 
-    /// In which workers a job was started, in this order.
+    /// The workers in which a job was started, in this order.
     pub(super) fn starts(&self, namespace: &str, job: &str) -> Vec<String> {
         let key = (namespace.to_owned(), job.to_owned());
         lock(&self.past).starts.get(&key).cloned().unwrap_or_default()
     }
 
-    /// How many copies of a Workload a worker has seen, one after the other.
+    /// How many copies of a Workload a worker has had, one after the other.
     pub(super) fn copies(&self, worker: &str, namespace: &str, workload: &str) -> usize {
         let key = [worker, namespace, workload].map(str::to_owned);
         lock(&self.past).copies.get(&key).map_or(0, BTreeSet::len)

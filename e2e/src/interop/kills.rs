@@ -9,7 +9,7 @@ use super::report::Report;
 use super::room::{Room, TARGET_ONLY};
 use super::scene::{MANAGER, Scene, condition};
 
-/// How long an engine is dead: longer than its job runs.
+/// How long an engine stays killed: longer than its job runs.
 const DEAD: Duration = Duration::from_secs(8);
 
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
@@ -21,7 +21,7 @@ pub(super) async fn play(scene: &Scene, report: &mut Report) {
         .await;
 }
 
-/// The job ends while nobody looks.
+/// The job ends while the manager is dead.
 ///
 /// Spec: multikueue 10.F11; safety I11
 async fn manager_killed(room: &Room<'_>) -> anyhow::Result<String> {
@@ -51,7 +51,7 @@ async fn worker_killed(room: &Room<'_>) -> anyhow::Result<String> {
     room.submit(room.job("unattended", 1, 5)).await?;
     room.runs_in(target, "unattended").await?;
     room.scene.stage.kill(target)?;
-    // Why no wait for its end: without the webhooks of the engine its pod may not be changed, and so it does not end.
+    // Why no wait for its end: without the engine's webhooks the API server refuses changes of its pod, so the pod does not end.
     sleep(DEAD).await;
     room.scene.stage.restart(target).await?;
     ends_once(room, "unattended").await?;

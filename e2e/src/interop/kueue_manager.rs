@@ -18,7 +18,7 @@ use crate::stage::{Engine, Kueue};
 const TARGET: &str = "east";
 const OTHER: &str = "west";
 
-/// Brings everything up and registers both workers.
+/// Starts all clusters and registers both workers.
 pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-manager",
@@ -59,7 +59,7 @@ async fn registration(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!("registered by a Secret; {}", said.join(", ")))
 }
 
-/// A Kueue manager holds no lease: the worker must go on, however long it hears nothing.
+/// A Kueue manager holds no lease, so the worker must go on however long it hears nothing.
 ///
 /// Spec: safety 3
 async fn cut_for_long(room: &Room<'_>) -> anyhow::Result<String> {

@@ -1,4 +1,4 @@
-//! Roadstead manages: one worker of Kueue, which the scenes are about, and one of its own.
+//! Roadstead manages one worker of Kueue, which the scenes are about, and one Roadstead worker.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::stage::{Engine, Kueue, SYSTEM_NAMESPACE};
 
 /// The worker of Kueue.
 const TARGET: &str = "kueue";
-/// The worker of ours.
+/// The Roadstead worker.
 const OTHER: &str = "roadstead";
-/// How long it is looked whether a job stays where it is, after its cable was mended.
+/// How long a scene watches that a job stays in its worker after the link was healed.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// Brings everything up and registers both workers through the command.
+/// Starts all clusters and registers both workers with the command.
 pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-workers",
@@ -90,7 +90,7 @@ async fn registration(room: &Room<'_>) -> anyhow::Result<String> {
     ))
 }
 
-/// Jobs of the workers' own, for longer than a scene.
+/// Fills both workers with local jobs that run longer than a scene.
 async fn fill(room: &Room<'_>) -> anyhow::Result<()> {
     for worker in [TARGET, OTHER] {
         room.submit_to(worker, room.job("local", 4, 600)).await?;
@@ -159,7 +159,7 @@ async fn explained(room: &Room<'_>) -> anyhow::Result<String> {
     ))
 }
 
-/// A job of somebody else stands in the way.
+/// Another client's job already has the name of the job's copy.
 ///
 /// Spec: multikueue 6; safety I7
 async fn foreign(room: &Room<'_>) -> anyhow::Result<String> {
@@ -226,7 +226,7 @@ async fn lost(room: &Room<'_>) -> anyhow::Result<String> {
     room.runs_in(TARGET, "lost").await?;
     room.set_quota(OTHER, 8).await?;
     room.scene.stage.link(TARGET)?.cut(Cut::Refuse);
-    // It does not fence itself, so it is waited for.
+    // A Kueue worker does not fence itself, so the manager waits for it.
     sleep(Duration::from_secs(2 * WORKER_LOST_TIMEOUT_SECS)).await;
     let starts = room.starts("lost");
     ensure!(starts == [TARGET], "started in {starts:?}");

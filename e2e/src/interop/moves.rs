@@ -1,4 +1,4 @@
-//! Jobs that a worker takes off again.
+//! Jobs that a worker stops.
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::batch::v1::Job;
@@ -93,7 +93,7 @@ async fn preempting(room: &Room<'_>) -> anyhow::Result<String> {
     ))
 }
 
-/// Somebody switches the copy off in the worker.
+/// The worker's administrator deactivates the copy.
 ///
 /// Spec: multikueue 3.7
 async fn switched_off_there(room: &Room<'_>) -> anyhow::Result<String> {
@@ -107,7 +107,7 @@ async fn switched_off_there(room: &Room<'_>) -> anyhow::Result<String> {
     runs_again(room, "refused").await
 }
 
-/// Somebody deletes the job in the worker.
+/// The worker's administrator deletes the job.
 ///
 /// Spec: multikueue 3.3 R3
 async fn deleted_there(room: &Room<'_>) -> anyhow::Result<String> {
@@ -119,7 +119,7 @@ async fn deleted_there(room: &Room<'_>) -> anyhow::Result<String> {
     runs_again(room, "removed").await
 }
 
-/// It goes on wherever there is room, to its end.
+/// Checks that the job runs again in a worker with room, to its end.
 async fn runs_again(room: &Room<'_>, job: &str) -> anyhow::Result<String> {
     room.ends_as(job, "Complete").await?;
     room.workload_where(job, "is Finished", |workload| workload.is_true("Finished"))

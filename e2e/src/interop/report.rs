@@ -11,10 +11,10 @@ use super::room::{Quota, Room};
 use super::scene::Scene;
 use crate::progress::seconds;
 
-/// For one scene.
+/// Time limit of one scene.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// How the scenes went.
+/// The results of the scenes.
 #[derive(Debug)]
 pub(super) struct Report {
     /// Only scenes whose name contains one of these are played; all if there are none.
@@ -32,7 +32,7 @@ impl Report {
         }
     }
 
-    /// Plays a scene in a room of its own and prints what it says.
+    /// Plays a scene in a room of its own and prints its result.
     pub(super) async fn play(
         &mut self,
         scene: &Scene,

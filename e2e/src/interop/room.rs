@@ -1,4 +1,4 @@
-//! A namespace and a queue of one scene, in every cluster, and what can be asked and done there.
+//! The namespace and the queue of one scene, in every cluster, with reads and changes for scenes.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -21,11 +21,11 @@ use super::scene::{MANAGER, Scene};
 use crate::options::RUN_SECONDS;
 use crate::stage::Queue;
 
-/// For one thing that is waited for.
+/// Time limit of one wait.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(100);
 
-/// CPUs of a room's queue, and what is checked before its jobs start.
+/// CPUs of a room's queue in each cluster, and the check before its jobs start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quota {
     pub(super) manager: u8,
@@ -34,12 +34,12 @@ pub(super) struct Quota {
     pub(super) checks: Checks,
 }
 
-/// What a worker checks before a job starts.
+/// The check of a worker before a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// Nothing.
+    /// The worker has no check.
     None,
-    /// That an autoscaler has capacity for it.
+    /// An autoscaler must have capacity.
     Capacity,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// Makes it and waits until everybody knows its queue.
+    /// Creates the room and waits until its queue is active in every cluster.
     pub(super) async fn open(scene: &'a Scene, name: &'static str, quota: Quota) -> anyhow::Result<Self> {
         let Quota {
             manager,
@@ -97,12 +97,12 @@ impl<'a> Room<'a> {
         Ok(room)
     }
 
-    /// From now on two runs at once are no fault: the worker of one of them is given up.
+    /// Accepts two runs at once from now on: the worker of one of them is given up.
     pub(super) fn may_run_twice(&self) {
         self.may_run_twice.set(true);
     }
 
-    /// The invariants that were broken in here.
+    /// The invariants that jobs of this room have broken.
     pub(super) fn broken(&self) -> Vec<String> {
         let here = format!("{}/", self.name);
         let all = self.scene.observer.violations().into_iter();
@@ -129,7 +129,7 @@ impl<'a> Room<'a> {
         .await
     }
 
-    /// Asks until the answer is there.
+    /// Repeats a read until it returns a value.
     pub(super) async fn eventually<T, F: Future<Output = anyhow::Result<Option<T>>>>(
         &self,
         what: &str,
@@ -159,7 +159,7 @@ impl<'a> Room<'a> {
         Ok(Api::namespaced(self.scene.client(cluster)?, self.name))
     }
 
-    /// A job of one pod that asks for `cpu` and runs for so many seconds.
+    /// A job of one pod that requests `cpu` CPUs and runs for `seconds`.
     pub(super) fn job(&self, name: &str, cpu: u8, seconds: u32) -> Value {
         json!({
             "apiVersion": "batch/v1",
@@ -174,7 +174,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Submits to a cluster; gives the job as stored.
+    /// Submits a job to a cluster. Returns the stored job.
     pub(super) async fn submit_to(&self, cluster: &str, job: Value) -> anyhow::Result<Job> {
         let job: Job = from_value(job)?;
         let made = self
@@ -184,7 +184,7 @@ impl<'a> Room<'a> {
         made.with_context(|| format!("submitting {} to {cluster}", job.name_any()))
     }
 
-    /// Submits to the manager; gives the job as stored.
+    /// Submits a job to the manager. Returns the stored job.
     pub(super) async fn submit(&self, job: Value) -> anyhow::Result<Job> {
         self.submit_to(MANAGER, job).await
     }
@@ -275,7 +275,7 @@ impl<'a> Room<'a> {
         self.is_swept_in(self.scene.other).await
     }
 
-    /// Names of what the manager put there.
+    /// Names of the objects that the manager put into this worker.
     pub(super) async fn ours_in(&self, worker: &str) -> anyhow::Result<Vec<String>> {
         let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
         let jobs = self.api::<Job>(worker)?.list(&ours).await?;
@@ -290,7 +290,7 @@ impl<'a> Room<'a> {
         Ok(jobs.chain(workloads).chain(pods).collect())
     }
 
-    /// Merges into an object of the room.
+    /// Merges a patch into an object of the room.
     pub(super) async fn merge<K>(&self, cluster: &str, name: &str, patch: Value) -> anyhow::Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -302,7 +302,7 @@ impl<'a> Room<'a> {
         merged.with_context(|| format!("changing {name} in {cluster}"))
     }
 
-    /// Merges into the room's ClusterQueue.
+    /// Merges a patch into the room's ClusterQueue.
     pub(super) async fn merge_queue(&self, cluster: &str, patch: Value) -> anyhow::Result<()> {
         let queues: Api<ClusterQueue> = Api::all(self.scene.client(cluster)?);
         let merged = queues
@@ -318,7 +318,7 @@ impl<'a> Room<'a> {
         self.set_amounts(cluster, &[("cpu", &cpu.to_string())]).await
     }
 
-    /// Sets what the room's queue has in the manager and in the worker that the scene is about.
+    /// Sets the quota of the room's queue in the manager and in the worker that the scene is about.
     pub(super) async fn set_quota_of_all(&self, amounts: &[(&str, &str)]) -> anyhow::Result<()> {
         for cluster in [MANAGER, self.scene.target] {
             self.set_amounts(cluster, amounts).await?;
@@ -337,7 +337,7 @@ impl<'a> Room<'a> {
             .await
     }
 
-    /// Switches a job's Workload on the manager off or on.
+    /// Deactivates or activates a job's Workload on the manager.
     pub(super) async fn set_active(&self, job: &str, active: bool) -> anyhow::Result<()> {
         let workload = self
             .workload(job)
@@ -349,7 +349,7 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// What is there, a line each: for whoever must find out why a scene has failed.
+    /// Prints the room's objects, a line each, to explain a failed scene.
     pub(super) async fn tell(&self) {
         for cluster in self.scene.clusters() {
             self.tell_all::<Job>(cluster, "Job").await;

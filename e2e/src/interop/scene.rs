@@ -1,4 +1,4 @@
-//! Who is on the stage: a manager, the worker that a scene is about, and another one.
+//! The clusters of a scene: a manager, the worker that the scene is about, and another worker.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ use crate::{Node, Options, Progress};
 
 /// The management cluster.
 pub(super) const MANAGER: &str = "manager";
-/// So that a scene can wait for the loss of a worker.
+/// After this long the manager considers a worker lost. Short, so that a scene can wait for it.
 pub(super) const WORKER_LOST_TIMEOUT_SECS: u64 = 15;
 
-/// A running federation of both.
+/// A running federation of Roadstead and Kueue.
 pub(super) struct Scene {
-    /// Which direction this is.
+    /// The direction, as printed.
     pub(super) title: &'static str,
-    /// The worker of Kueue, if one is.
+    /// The worker of Kueue, if there is one.
     theirs: Option<&'static str>,
     pub(super) stage: Stage,
     /// The worker that scenes are about.
@@ -40,18 +40,18 @@ pub(super) struct Scene {
 /// Feature gates by name.
 pub(super) type Gates = BTreeMap<String, bool>;
 
-/// Who plays what.
+/// The engines and names of the clusters.
 pub(super) struct Cast<'a> {
     pub(super) title: &'static str,
     pub(super) manager: Engine,
     pub(super) target: (&'static str, Engine),
     pub(super) other: (&'static str, Engine),
-    /// Of all processes.
+    /// Feature gates of all processes.
     pub(super) gates: &'a Gates,
 }
 
 impl Scene {
-    /// Brings everything up; no worker is registered.
+    /// Starts all clusters. No worker is registered.
     pub(super) async fn set_up(cast: Cast<'_>) -> anyhow::Result<Self> {
         let Cast {
             title,
@@ -65,8 +65,8 @@ impl Scene {
             Engine::Roadstead => None,
         };
         let progress = Progress::stderr();
-        // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a scene that
-        // asks for it on the workers must still see how its job has ended.
+        // Why no scheduler: a job of the manager must not run on it. Why no TTL controller: a scene with a TTL on the workers must
+        // still see the end of its job on the manager.
         let mut manager = Options {
             scheduler: false,
             kwok: false,
@@ -121,16 +121,16 @@ impl Scene {
         [MANAGER, self.target, self.other]
     }
 
-    /// Whether a sentence is about a Workload in a worker of Kueue.
+    /// Whether a violation's sentence is about a Workload in a worker of Kueue.
     ///
-    /// Why it matters: Kueue finishes the copy of a job that is being deleted, and its scheduler may take that back with a write that
-    /// was under way. The copy is to go anyway.
+    /// Why it matters: Kueue finishes the copy of a job that is being deleted, and a write of its scheduler that was under way may
+    /// undo that. The copy is deleted anyway.
     pub(super) fn is_theirs(&self, sentence: &str) -> bool {
         let there = |worker: &str| sentence.contains(&format!(" on {worker} "));
         sentence.starts_with("Workload ") && self.theirs.is_some_and(there)
     }
 
-    /// Everything still runs.
+    /// Fails if a process has ended.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         Ok(self.stage.check()?)
     }

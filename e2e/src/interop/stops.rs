@@ -1,4 +1,4 @@
-//! Jobs that somebody stops on the manager.
+//! Jobs that a user or an administrator stops on the manager.
 
 use anyhow::ensure;
 use kube::ResourceExt as _;
@@ -58,7 +58,7 @@ async fn queue_drained(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!("queue drained: {stopped}; let go: ran again to its end"))
 }
 
-/// Nothing is left in the workers, and the manager's quota is free.
+/// Checks that nothing is left in the workers, and that the manager's quota is free.
 async fn is_stopped(room: &Room<'_>, job: &str) -> anyhow::Result<String> {
     room.is_swept().await?;
     let stopped = room

@@ -13,7 +13,7 @@ use super::report::Report;
 use super::room::{Checks, Quota, Room, TARGET_ONLY, says};
 use super::scene::{MANAGER, Scene};
 
-/// How long it is looked whether what must wait does.
+/// How long a scene watches that a job waits.
 const MEANWHILE: Duration = Duration::from_secs(3);
 /// A job of 6 CPUs fits into the quota of the manager only.
 const TARGET_TOO_SMALL: Quota = Quota {
@@ -22,7 +22,7 @@ const TARGET_TOO_SMALL: Quota = Quota {
     other: 0,
     checks: Checks::None,
 };
-/// An autoscaler is asked first.
+/// A worker asks its autoscaler before a job starts.
 const ASKED_FIRST: Quota = Quota {
     checks: Checks::Capacity,
     ..TARGET_ONLY

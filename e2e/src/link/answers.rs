@@ -1,5 +1,5 @@
-//! A link that reads what it carries: some requests are answered with 500, or late, or not at all, or what follows their answer is
-//! missing; the others just go on to the server.
+//! A link that reads requests. Some are answered with 500, or late, or not at all, or their watch's events are
+//! missing; the others go on to the server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,38 +23,38 @@ use super::dates;
 use super::events::{self, Carried};
 use super::fuse::{Fuse, Side};
 
-/// What goes wrong with which requests.
+/// A fault, and the requests that it affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
-    /// All that only look are answered with 500: lists, watches, single objects, the server's version.
+    /// All reads are answered with 500: lists, watches, single objects, the server's version.
     Reads,
-    /// All that could change something are, and reviews.
+    /// All writes and reviews are answered with 500.
     Writes,
-    /// Those are done at once, and the answer comes so much later.
+    /// Writes are carried out at once, and their answers are delayed by this.
     LateWrites(Duration),
-    /// The answer to each request for a page of a list comes so much later.
+    /// Answers to requests for a page of a list are delayed by this.
     LateLists(Duration),
-    /// Those are done, and of about every second one the connection is cut instead of the answer.
+    /// Writes are carried out, and for about every second one the connection is cut instead of the answer.
     LostAnswers,
-    /// Creations are answered with 429, and with the wish to be left alone for so many seconds.
+    /// Creations are answered with 429 and `Retry-After` of this many seconds.
     Busy(u32),
-    /// Every answer comes up to so much later.
+    /// Every answer is delayed by up to this.
     Slow(Duration),
-    /// Watches are opened, and say nothing: no event, no bookmark, no end.
+    /// Watches are opened and stay silent: no event, no bookmark, no end.
     SilentWatches,
-    /// Of what watches tell, the events are left out whose line mentions this.
+    /// Watches leave out events whose line contains this text.
     LostEvents(&'static str),
-    /// Every time in every answer is off by so many seconds.
+    /// Every time in every answer is shifted by this many seconds.
     Misdated(i64),
-    /// Nothing, until the fuse burns that was put in.
+    /// No fault, but a fuse counts requests.
     Counted,
 }
 
-/// Multiples of it, as far as 32 bits hold them, are spread evenly.
+/// The multiples of this number modulo 2^32 are spread evenly.
 const GOLDEN: u32 = 0x9E37_79B9;
 
 impl Failing {
-    /// What is said instead of the server to what goes wrong.
+    /// The answer in place of the server's, if the fault has one.
     fn refusal(self) -> Option<Response<Carried>> {
         match self {
             Self::Reads | Self::Writes => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
@@ -74,13 +74,13 @@ impl Failing {
         }
     }
 
-    /// Whether that of the `number`-th request that goes wrong is lost.
+    /// Whether the answer to the `number`-th affected request is lost.
     fn loses_answer(self, number: u32) -> bool {
-        // Why not each second one: who always does two things after another would always lose the same.
+        // Why not every second one: a client that always sends two requests in turn would always lose the same one.
         self == Self::LostAnswers && number.wrapping_mul(GOLDEN) < u32::MAX / 2
     }
 
-    /// Whether this is one of the requests that go wrong.
+    /// Whether the fault affects this request.
     fn concerns<B>(self, request: &Request<B>) -> bool {
         let method = request.method();
         match self {
@@ -90,12 +90,12 @@ impl Failing {
             Self::Busy(_) => method == Method::POST,
             Self::Slow(_) | Self::Misdated(_) => true,
             Self::SilentWatches => events::is_asked_for(request),
-            // Why none: each event that is left out counts; the fuse counts for itself.
+            // Why none: for lost events each event counts instead, and a fuse counts by itself.
             Self::LostEvents(_) | Self::Counted => false,
         }
     }
 
-    /// What follows the answer to a watch.
+    /// The events of a watch, after the fault.
     fn events(self, events: Incoming, failed: &Arc<AtomicU32>) -> Carried {
         if self == Self::SilentWatches {
             return events::none(events);
@@ -129,7 +129,7 @@ impl Failing {
     }
 }
 
-/// Clients give the size of a page only when they list.
+/// Whether a request is for a page of a list: only lists have a `limit`.
 fn is_for_a_page<B>(request: &Request<B>) -> bool {
     let mut parameters = request.uri().query().unwrap_or_default().split('&');
     parameters.any(|parameter| parameter.starts_with("limit="))
@@ -139,18 +139,18 @@ fn only_looks(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
-/// What it takes to be the server for its clients, and a client for the server.
+/// The TLS settings to act as the server for clients, and as a client for the server.
 #[derive(Clone)]
 pub(super) struct Terminal {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
-    /// How many requests went wrong, or events.
+    /// How many requests or events were affected.
     failed: Arc<AtomicU32>,
     fuse: Arc<std::sync::Mutex<Arc<Fuse>>>,
 }
 
 impl Terminal {
-    /// From PEM files: the certificate that the server itself shows, its key, and its authority.
+    /// Reads PEM files: the server's certificate, its key, and its authority.
     pub(super) fn read(cert: &Path, key: &Path, authority: &Path) -> std::io::Result<Self> {
         let provider = || Arc::new(rustls::crypto::ring::default_provider());
         let chain: Vec<_> = CertificateDer::pem_file_iter(cert)
@@ -181,7 +181,7 @@ impl Terminal {
         })
     }
 
-    /// How many requests went wrong until now, or events.
+    /// How many requests or events were affected so far.
     pub(super) fn failed(&self) -> u32 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -194,7 +194,7 @@ impl Terminal {
         self.fuse.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Serves one connection until an end closes it.
+    /// Serves one connection until a side closes it.
     pub(super) async fn serve(
         &self,
         client: &mut TcpStream,
@@ -209,7 +209,7 @@ impl Terminal {
         let upstream = self.connector.connect(name, upstream).await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(upstream));
         let (sender, connection) = handshake.await.map_err(std::io::Error::other)?;
-        // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
+        // Why no wait for this lock: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
             let concerned = failing.concerns(&request);
@@ -255,12 +255,12 @@ impl Terminal {
     }
 }
 
-/// Why an error: the server in this proxy closes the connection for it, and answers nothing.
+/// Why an error: for an error the proxy's server closes the connection without an answer.
 fn lost(what: &str) -> std::io::Error {
     std::io::Error::other(format!("{what} is lost"))
 }
 
-/// What an API server says that fails.
+/// The answer of a failing API server.
 fn refusal(code: StatusCode, reason: &str) -> Response<Carried> {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),

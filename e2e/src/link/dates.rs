@@ -1,4 +1,4 @@
-//! Times in what a server says, moved: as if the cluster behind it dated everything wrongly.
+//! Shifts the times in a server's answers, as if the cluster had a wrong clock.
 
 use futures::stream;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -8,14 +8,14 @@ use jiff::civil::DateTime;
 
 use super::events::Carried;
 
-/// A time to the second, as Kubernetes writes it; what may follow it (a fraction, `Z`) stays.
+/// A time to the second, as Kubernetes writes it; a following fraction or `Z` stays.
 const TIME: &str = "%Y-%m-%dT%H:%M:%S";
-/// Bytes of one.
+/// Bytes of a time.
 const LENGTH: usize = "2006-01-02T15:04:05".len();
 
-/// The body with each time in it moved by so many seconds; it stays as long as it was.
+/// The body with each time shifted by `seconds`. Its length stays the same.
 ///
-/// Limit: a line is held until its end has come, however long it is; the server is one of ours.
+/// Limit: a line is held until its end has come, however long it is. That is safe because the test runs the server itself.
 pub(super) fn moved<B>(body: B, seconds: i64) -> Carried
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
@@ -30,7 +30,7 @@ where
                 None => return Some((Ok(frame_of(begun, seconds)), (None, Vec::new()))),
             };
             begun.extend_from_slice(&data);
-            // Why whole lines only: a time may come in two frames.
+            // Why whole lines only: a time may be split between two frames.
             if let Some(end) = begun.iter().rposition(|byte| *byte == b'\n') {
                 let rest = begun.split_off(end + 1);
                 return Some((Ok(frame_of(begun, seconds)), (Some(body), rest)));
@@ -58,9 +58,9 @@ fn move_all(text: &mut [u8], seconds: i64) {
     }
 }
 
-/// The time that this is, moved.
+/// The shifted time, if `text` is a time.
 fn move_one(text: &[u8], seconds: i64) -> Option<String> {
-    // Why first: almost nothing is a time.
+    // Why first: almost no text is a time.
     if text.get(10) != Some(&b'T') {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is left of a watch's answer: the head comes, and of its events all or some are missing.
+//! Watches whose answer begins but lacks all or some of its events.
 
 use futures::stream;
 use http::{Request, Response};
@@ -9,18 +9,18 @@ use hyper::body::{Body, Bytes, Frame};
 /// The body of an answer, as it goes on to the client.
 pub(super) type Carried = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// Whether this asks for a watch.
+/// Whether the request is for a watch.
 pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     { query.split('&') }.any(|pair| ["watch=true", "watch=1"].contains(&pair))
 }
 
-/// Whether events follow: what a server refuses is told in one piece.
+/// Whether events follow: the answer to a refused watch is one piece.
 pub(super) fn follow<B>(answer: &Response<B>) -> bool {
     answer.status().is_success()
 }
 
-/// Nothing, and no end. Why the events are kept: so that the server does not see that nobody listens.
+/// A body without data and without an end. Why `events` is kept: otherwise the server would see that the client is gone.
 pub(super) fn none<B>(events: B) -> Carried
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
@@ -32,9 +32,9 @@ where
     StreamBody::new(silence).boxed_unsync()
 }
 
-/// Those whose line does not mention `text`. `left_out` is told of each of the others.
+/// The events whose line does not contain `text`. `left_out` is called for each of the others.
 ///
-/// Limit: a line is held until its end has come, however long it is; the server is one of ours.
+/// Limit: a line is held until its end has come, however long it is. That is safe because the test runs the server itself.
 pub(super) fn without<B>(
     events: B,
     text: &'static str,
@@ -64,8 +64,8 @@ where
     StreamBody::new(passed).boxed_unsync()
 }
 
-/// Takes all whole lines off the front and gives those that do not mention the text. Why whole ones only: a line may come in
-/// several frames, and several in one.
+/// Takes all complete lines from the front and returns those that do not contain the text. Why complete ones only: a frame may
+/// end inside a line.
 fn take_lines(begun: &mut Vec<u8>, text: &str, left_out: impl Fn()) -> Vec<u8> {
     let whole = { begun.iter() }
         .rposition(|byte| *byte == b'\n')

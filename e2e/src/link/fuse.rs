@@ -1,4 +1,4 @@
-//! One chosen request of all that several links carry: when it comes, something happens, such as the death of who sent it.
+//! A trigger on one chosen request of all that several links carry, for example to kill the process that sent it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,28 +9,28 @@ use http::{Method, Request};
 
 use super::events;
 
-/// On which side of the request it happens.
+/// Whether the fuse acts before or after the request is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// It never gets to the server.
+    /// The request does not reach the server.
     Before,
-    /// It is carried out, and its answer gets lost.
+    /// The request is carried out, and its answer is lost.
     After,
 }
 
 #[derive(Debug)]
 enum State {
     Lit,
-    /// By this request.
+    /// This request burnt it.
     Burnt(String),
     Out,
 }
 
-/// Counts the requests of all links that it was put into, and burns once.
+/// Counts the requests of all links that it is in, and acts once.
 pub struct Fuse {
     call: u32,
     side: Side,
-    /// Whether this request counts, by what it asks for and its path.
+    /// Whether a request counts, by its verb and path.
     counts: Box<dyn Fn(&str) -> bool + Send + Sync>,
     counted: AtomicU32,
     state: Mutex<State>,
@@ -48,9 +48,9 @@ impl fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Does this before or after the `call`-th request from now on, counted from 1 among those that count by what they ask for and
-    /// their path (`PATCH /apis/…`): of those that only look, `LIST`, `OUTLINES` (a list of names and versions), `WATCH` (from a
-    /// version that was seen) or `GET`. It must be quick: the link waits for it.
+    /// Calls `act` before or after the `call`-th request from now on, counted from 1 among those for which `counts` is true. `counts`
+    /// gets the verb and path (`PATCH /apis/…`); for reads the verb is `LIST`, `OUTLINES` (a list of names and versions), `WATCH`
+    /// (from a known version) or `GET`. `act` must be quick: the link waits for it.
     pub fn new(
         call: u32,
         side: Side,
@@ -67,12 +67,12 @@ impl Fuse {
         })
     }
 
-    /// One that never burns.
+    /// A fuse that never burns.
     pub fn unlit() -> Arc<Self> {
         Self::new(0, Side::Before, |_| false, || {})
     }
 
-    /// What the request asked for by which it burnt, and its path.
+    /// Verb and path of the request that burnt it.
     pub fn burnt_by(&self) -> Option<String> {
         match &*self.state() {
             State::Burnt(request) => Some(request.clone()),
@@ -80,7 +80,7 @@ impl Fuse {
         }
     }
 
-    /// From now on it does not burn any more.
+    /// Keeps the fuse from burning from now on.
     pub fn put_out(&self) {
         let mut state = self.state();
         if matches!(*state, State::Lit) {
@@ -92,7 +92,7 @@ impl Fuse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request; gives what it is if it is the chosen one.
+    /// Counts a request. Returns its verb and path if it is the chosen one.
     pub(super) fn count<B>(&self, request: &Request<B>) -> Option<String> {
         let request = format!("{} {}", verb_of(request), request.uri().path());
         if !(self.counts)(&request) {
@@ -102,12 +102,12 @@ impl Fuse {
         (number == self.call).then_some(request)
     }
 
-    /// The chosen request has come to this side; gives whether that was all.
+    /// Acts if the chosen request has come to the fuse's side. Returns whether it acted.
     pub(super) fn burns(&self, chosen: Option<&str>, side: Side) -> bool {
         let Some(chosen) = chosen.filter(|_| side == self.side) else {
             return false;
         };
-        // Why held: who sees that it has burnt, or has put it out, relies on what was done or was not.
+        // Why the lock is held: after `burnt_by` or `put_out` a test relies on the action being complete or not done.
         let mut state = self.state();
         if !matches!(*state, State::Lit) {
             return false;
@@ -118,7 +118,7 @@ impl Fuse {
     }
 }
 
-/// What a request asks for.
+/// The verb of a request.
 fn verb_of<B>(request: &Request<B>) -> &str {
     if request.method() != Method::GET {
         return request.method().as_str();
@@ -126,7 +126,7 @@ fn verb_of<B>(request: &Request<B>) -> &str {
     if events::is_asked_for(request) {
         let query = request.uri().query().unwrap_or_default();
         let version = { query.split('&') }.find_map(|pair| pair.strip_prefix("resourceVersion="));
-        // Why: else everything is told first.
+        // Why: a watch without a version starts with all objects, like a list.
         let goes_on = version.is_some_and(|version| !["", "0"].contains(&version));
         return if goes_on { "WATCH" } else { "LIST" };
     }
@@ -143,7 +143,7 @@ fn verb_of<B>(request: &Request<B>) -> &str {
     }
 }
 
-/// Whether all objects of a kind are found there, or all in a namespace.
+/// Whether a path is that of all objects of a kind, or of all in a namespace.
 fn is_of_many(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = parts.as_slice() else {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Long enough for loopback to deliver what it would deliver.
+/// Long enough for loopback to deliver data.
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// A server that sends back what it gets.
@@ -129,7 +129,7 @@ async fn events_that_mention_a_text_are_left_out_however_they_are_cut() {
     }
 }
 
-/// The end of a line may never come.
+/// A line may never end. Complete lines before it are passed on all the same.
 #[tokio::test]
 async fn an_event_is_passed_on_when_its_line_has_ended() {
     let line = Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"{}\n{")));

@@ -1,4 +1,4 @@
-//! I7: objects that no controller owns, planted to see whether the product leaves them alone.
+//! I7: objects that no controller owns, created to check that the product leaves them alone.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// Name of everything that is planted.
+/// Name of all planted objects.
 const NAME: &str = "belongs-to-nobody-here";
 
-/// One cluster's planted objects, as they were.
+/// One cluster's planted objects, as they were created.
 #[derive(Debug, Clone)]
 pub(super) struct Planted {
     cluster: String,
@@ -43,7 +43,7 @@ pub(super) async fn plant(cluster: &Cluster, namespace: &str) -> Result<Planted,
     })
 }
 
-/// What is not any more as it was planted, each as a sentence.
+/// A sentence for each planted object that has changed.
 pub(super) async fn touched(
     mut clusters: impl Iterator<Item = &Cluster>,
     planted: &Planted,
@@ -74,7 +74,7 @@ pub(super) async fn touched(
     Ok(sentences)
 }
 
-/// What only its owner may change: everything but the status, and what the server itself counts.
+/// The parts that only the owner may change: everything but the status and the server's own counters.
 fn essence(object: &DynamicObject) -> Value {
     let ObjectMeta {
         labels,

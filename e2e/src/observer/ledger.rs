@@ -1,4 +1,4 @@
-//! What was seen in all clusters, and which invariant it breaks. Pure: changes come in with the moment they were seen.
+//! Observations of all clusters, and the invariants that they break. Pure: each change comes with the time of its observation.
 
 mod facts;
 
@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 pub use facts::{Outcome, Run};
 pub(super) use facts::{controller, is_suspended, job_outcome, pod_lives, run_of};
 
-/// Violations that are kept; the first ones tell most.
+/// Most violations that are kept; the first ones are the most useful.
 const VIOLATIONS_MAX: usize = 100;
-/// Jobs above a pod: an `AppWrapper`, a JobSet and a Job are three.
+/// Most jobs above a pod: an `AppWrapper`, a JobSet and a Job are three.
 const MAKERS_MAX: usize = 4;
 
 /// A broken invariant.
@@ -25,22 +25,22 @@ const MAKERS_MAX: usize = 4;
 pub struct Violation {
     /// Its number in `spec/safety.md` section 1.
     pub invariant: &'static str,
-    /// What was seen.
+    /// What the observer saw.
     pub sentence: String,
 }
 
-/// One thing that happened.
+/// One event of a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// When it was seen here.
+    /// When the observer saw it.
     pub at: Instant,
-    /// To what.
+    /// The job or cluster that it concerns.
     pub subject: Subject,
-    /// What.
+    /// What happened.
     pub event: Event,
 }
 
-/// To what something happened.
+/// The subject of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A job: namespace and name.
@@ -54,19 +54,19 @@ pub enum Subject {
 pub enum Event {
     /// The job was seen on the manager.
     Submitted,
-    /// The manager says why it waits.
+    /// The manager shows why the job waits.
     Waiting(String),
-    /// The manager reserved quota for it.
+    /// The manager reserved quota for the job.
     Reserved,
-    /// Its pods may run in this cluster.
+    /// The job's pods may run in this cluster.
     Started(String),
-    /// Its pods must not run in this cluster any more, although it has not ended.
+    /// The job's pods must no longer run in this cluster, although the job has not ended.
     Stopped(String),
-    /// It ended in this cluster.
+    /// The job ended in this cluster.
     Ended(String, Outcome),
-    /// The manager knows that it ended.
+    /// The manager shows that the job ended.
     Finished(Outcome),
-    /// It is gone from the manager.
+    /// The job was deleted from the manager.
     Gone,
     /// The manager's condition `Active` of the cluster: whether it is True, and the message.
     Active(bool, String),
@@ -74,7 +74,7 @@ pub enum Event {
     Capacity(String, String),
 }
 
-/// Which cluster a change comes from.
+/// The cluster that a change comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// The management cluster.
@@ -83,59 +83,59 @@ pub enum Place {
     Worker(usize),
 }
 
-/// Where and when a change was seen.
+/// The cluster and the time of an observation.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight {
-    /// Where.
+    /// The cluster.
     pub place: Place,
-    /// When.
+    /// The time.
     pub at: Instant,
 }
 
-/// Whether an object is there.
+/// Whether an object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It was made or changed.
+    /// It was created or changed.
     There,
-    /// It was removed.
+    /// It was deleted.
     Gone,
 }
 
-/// A job as it stands in one cluster.
+/// The state of a job in one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct JobState {
-    /// Unsuspended, not ended.
+    /// Neither suspended nor ended.
     live: bool,
     outcome: Option<Outcome>,
 }
 
-/// Everything about one workload of the manager in the workers.
+/// The state of one workload of the manager in the workers.
 #[derive(Debug, Default)]
 struct RunState {
-    /// By worker and UID of the job there; gone jobs stay, not live.
+    /// By worker and UID of the job there; deleted jobs stay, not live.
     jobs: BTreeMap<(usize, String), JobState>,
 }
 
-/// All that was seen.
+/// All observations.
 #[derive(Debug)]
 pub struct Ledger {
     workers: Vec<String>,
     steps: mpsc::Sender<Step>,
     dropped: usize,
     runs: BTreeMap<Run, RunState>,
-    /// Which workload a worker's job belongs to, by worker and UID.
+    /// The workload of a worker's job, by worker and UID of the job.
     owners: BTreeMap<(usize, String), Run>,
-    /// What controls a worker's job, by worker and UID: a job may be made by a job.
+    /// The controller of a worker's job, by worker and UID: a job may create other jobs.
     makers: BTreeMap<(usize, String), String>,
     /// Pods that have not ended, by worker and UID of their job.
     pods: BTreeMap<(usize, String), BTreeSet<String>>,
-    /// First start of each job name.
+    /// First start of each job, by namespace and name.
     starts: BTreeMap<(String, String), (Instant, String)>,
     /// Jobs and workloads that have ended, by place and UID.
     ended: BTreeSet<(Place, String)>,
     /// Times at which a workload of the manager became Finished, by UID.
     finishes: BTreeMap<String, BTreeSet<String>>,
-    /// Last word about each subject, so that repetitions are not told.
+    /// The last event of each subject and sort, so that repetitions are not reported.
     said: BTreeMap<(Subject, u8), Event>,
     doubts: BTreeMap<Run, BTreeSet<usize>>,
     doubled: BTreeSet<Run>,
@@ -143,7 +143,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger over these workers. What happens is told to `steps`.
+    /// An empty ledger for these workers. Events are sent to `steps`.
     pub fn new(workers: Vec<String>, steps: mpsc::Sender<Step>) -> Self {
         Self {
             workers,
@@ -163,7 +163,7 @@ impl Ledger {
         }
     }
 
-    /// A job of any kind was seen.
+    /// Takes in an observed job of any kind.
     pub fn job(&mut self, sight: Sight, job: &DynamicObject, presence: Presence) {
         let outcome = job_outcome(job);
         self.check_backward(sight.place, facts::kind_of(job), job, outcome.is_some(), presence);
@@ -173,7 +173,7 @@ impl Ledger {
         }
     }
 
-    /// A pod was seen.
+    /// Takes in an observed pod.
     pub fn pod(&mut self, sight: Sight, pod: &Pod, presence: Presence) {
         let Some(maker) = controller(pod) else { return };
         let Place::Worker(worker) = sight.place else {
@@ -192,7 +192,7 @@ impl Ledger {
         }
     }
 
-    /// The workload of a job in a worker, or of the job that made it.
+    /// The workload of a job in a worker, or of the job that created it.
     fn run_at(&self, mut key: (usize, String)) -> Option<&Run> {
         for _ in 0..MAKERS_MAX {
             if let Some(run) = self.owners.get(&key) {
@@ -203,7 +203,7 @@ impl Ledger {
         None
     }
 
-    /// A workload was seen.
+    /// Takes in an observed workload.
     pub fn workload(&mut self, sight: Sight, workload: &Workload, presence: Presence) {
         let condition = |type_: &str| {
             let conditions = workload.status.iter().flat_map(|status| &status.conditions);
@@ -244,7 +244,7 @@ impl Ledger {
         }
     }
 
-    /// A worker's entry on the manager was seen.
+    /// Takes in the observed MultiKueueCluster of a worker.
     pub fn cluster(&mut self, at: Instant, cluster: &MultiKueueCluster) {
         let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
         if let Some(active) = { conditions }.find(|condition| condition.type_ == "Active") {
@@ -253,23 +253,23 @@ impl Ledger {
         }
     }
 
-    /// A capacity request of a worker was answered.
+    /// Takes in the answer to a capacity request of a worker.
     pub fn capacity(&mut self, worker: usize, at: Instant, request: &str, reason: &str) {
         let event = Event::Capacity(request.to_owned(), reason.to_owned());
         self.tell(at, Subject::Cluster(self.workers[worker].clone()), event);
     }
 
-    /// Overlaps that were seen and neither confirmed nor cleared.
+    /// Overlaps that are neither confirmed nor cleared.
     pub fn doubts(&self) -> Vec<Run> {
         self.doubts.keys().cloned().collect()
     }
 
-    /// The overlap of this workload was an illusion of two watches.
+    /// Clears the overlap of this workload, which reading the clusters did not confirm.
     pub fn clear(&mut self, run: &Run) {
         self.doubts.remove(run);
     }
 
-    /// The overlap of this workload was read in these workers.
+    /// Records the overlap of this workload as a violation: it was read in these workers.
     pub fn convict_overlap(&mut self, run: &Run, workers: &[String]) {
         self.doubts.remove(run);
         self.doubled.insert(run.clone());
@@ -282,7 +282,7 @@ impl Ledger {
         );
     }
 
-    /// Notes a violation, once.
+    /// Records a violation, once.
     pub fn convict(&mut self, invariant: &'static str, sentence: String) {
         let violation = Violation { invariant, sentence };
         if self.violations.len() < VIOLATIONS_MAX && !self.violations.contains(&violation) {
@@ -290,7 +290,7 @@ impl Ledger {
         }
     }
 
-    /// What was broken so far.
+    /// The violations so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -300,12 +300,12 @@ impl Ledger {
         self.doubled.len()
     }
 
-    /// Steps that nobody was told because too many waited.
+    /// How many steps were dropped because too many waited.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// When a job was first seen unsuspended in a worker, and in which.
+    /// When a job was first seen unsuspended in a worker, and in which worker.
     pub fn started(&self, namespace: &str, name: &str) -> Option<(Instant, String)> {
         self.starts.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
@@ -350,7 +350,7 @@ impl Ledger {
             .get(&(worker, uid.clone()))
             .cloned()
             .unwrap_or_default();
-        // Why the old one: an AppWrapper that goes no longer says how it ended.
+        // Why the old one: an AppWrapper that is being deleted no longer shows its outcome.
         let outcome = outcome.or_else(|| old.outcome.filter(|_| is_going(job)));
         let new = JobState {
             live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
@@ -397,7 +397,7 @@ impl Ledger {
         }
     }
 
-    /// I6: what has ended stays ended.
+    /// I6: an ended job or workload stays ended.
     fn check_backward(
         &mut self,
         place: Place,
@@ -422,7 +422,7 @@ impl Ledger {
         }
     }
 
-    /// Tells a step unless it was the last one of its sort about this subject.
+    /// Sends a step, unless it repeats the last one of its sort about this subject.
     fn tell(&mut self, at: Instant, subject: Subject, event: Event) {
         let key = (subject.clone(), event.sort());
         if self.said.get(&key) == Some(&event) {
@@ -442,7 +442,7 @@ fn is_going(object: &impl ResourceExt) -> bool {
 }
 
 impl Event {
-    /// Events of one sort replace each other; those of different sorts come beside each other.
+    /// The sort of an event. Only an event of the same sort replaces it as the last one.
     fn sort(&self) -> u8 {
         match self {
             Self::Submitted | Self::Finished(_) | Self::Gone => 0,

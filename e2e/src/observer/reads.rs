@@ -1,4 +1,4 @@
-//! Looking into clusters directly, past every cache.
+//! Direct reads of clusters, without caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use roadstead_api::kueue::v1beta2::Workload;
 use super::Cluster;
 use super::ledger::{Run, controller, is_suspended, job_outcome, pod_lives, run_of};
 
-/// What reading says about an overlap that was seen.
+/// The result of reading for an overlap.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Confirmed {
-    /// These clusters run it at the same time.
+    /// These clusters run the workload at the same time.
     Overlap(Vec<String>),
-    /// At most one does.
+    /// At most one cluster runs it.
     Over,
 }
 
-/// Reads all workers twice. What lives in two workers in both rounds lived in both when the first round ended.
+/// Reads all workers twice. A run that lives in two workers in both rounds lived in both when the first round ended.
 pub(super) async fn confirm(
     workers: &[Cluster],
     kinds: &[ApiResource],
@@ -60,7 +60,7 @@ async fn is_alive(worker: &Cluster, kinds: &[ApiResource], run: &Run) -> Result<
         .filter(is_of_run)
         .filter_map(ResourceExt::uid)
         .collect();
-    // What a job made may have pods too, and may have made a job itself.
+    // A job may have created jobs, which have pods or jobs of their own.
     loop {
         let is_made = |job: &&DynamicObject| controller(*job).is_some_and(|maker| uids.contains(&maker));
         let made: BTreeSet<String> = all.iter().filter(is_made).filter_map(ResourceExt::uid).collect();
@@ -75,13 +75,13 @@ async fn is_alive(worker: &Cluster, kinds: &[ApiResource], run: &Run) -> Result<
     Ok(pods.iter().filter(of_run).any(pod_lives))
 }
 
-/// I5: objects that a manager put into a worker and that have no counterpart any more, each as a phrase.
+/// I5: objects that a manager created in a worker and that have no counterpart any more, each as a phrase.
 pub(super) async fn orphans(
     manager: &Cluster,
     workers: &[Cluster],
     kinds: &[ApiResource],
 ) -> Result<Vec<String>, kube::Error> {
-    // Why the workers first: what is made on the manager in between then has no remote yet.
+    // Why the workers first: an object created on the manager in between has no remote yet.
     let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
     let mut jobs = Vec::new();
     let mut workloads = BTreeMap::new();

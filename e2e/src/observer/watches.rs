@@ -1,4 +1,4 @@
-//! Changes of all clusters into the ledger, by kube's own watcher, which the product does not use.
+//! Feeds the changes of all clusters into the ledger, with kube's own watcher, which the product does not use.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

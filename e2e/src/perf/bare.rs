@@ -1,4 +1,4 @@
-//! A bare client: the writes of one job and nothing else, with what our processes wrote as its content.
+//! A bare client: only the writes of one job, with the contents that Roadstead's processes wrote.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::{Value, json};
 
-/// What was written for one real job, to be written again under other names.
+/// The objects of one real job, to be written again under other names.
 pub(super) struct Content {
     namespace: String,
     job: Value,
@@ -18,13 +18,13 @@ pub(super) struct Content {
     worker: Written,
 }
 
-/// A Workload as it was created, and its status.
+/// A Workload as created, and its status.
 struct Written {
     object: Value,
     status: Value,
 }
 
-/// The clusters that the bare client writes to. Its jobs go to the workers in turn, as ours are spread over them.
+/// The clusters that the bare client writes to. Its jobs go to the workers in turn, as the real jobs are spread over them.
 pub(super) struct Bare {
     manager: Apis,
     workers: Vec<Apis>,
@@ -46,7 +46,7 @@ impl Apis {
 }
 
 impl Content {
-    /// Reads what stands in both clusters for the only job that is dispatched now.
+    /// Reads the objects of the only dispatched job from both clusters.
     pub(super) async fn read(
         manager: &Client,
         worker: &Client,
@@ -99,7 +99,7 @@ impl Written {
         })
     }
 
-    /// The status as it is when quota is reserved and the checks are still pending.
+    /// The status with reserved quota and pending checks.
     fn status_before(&self) -> Value {
         let mut status = self.status.clone();
         if let Some(conditions) = status["conditions"].as_array_mut() {
@@ -125,10 +125,10 @@ impl Bare {
         }
     }
 
-    /// All writes that lead to a running job on the worker of its turn, in series; how long they took, and how long those that
-    /// cannot be in parallel.
+    /// Makes all writes that lead to a running job on the worker of its turn, in series. Returns their duration, and the duration
+    /// of those that cannot run in parallel.
     ///
-    /// They begin with the user's own creation of the job. In parallel only the last two could be: they tell the manager's
+    /// The first write is the user's creation of the job. Only the last two could run in parallel: they update the manager's
     /// Workload and job.
     pub(super) async fn dispatch(&self, turn: usize, name: &str) -> anyhow::Result<(Duration, Duration)> {
         let Some(on_worker) = self.workers.get(turn % self.workers.len().max(1)) else {
@@ -154,7 +154,7 @@ impl Bare {
         Ok((started.elapsed(), critical))
     }
 
-    /// Writes the end of a dispatched job into the manager's job; how long that took.
+    /// Writes the end of a dispatched job into the manager's job. Returns the duration.
     pub(super) async fn finish(&self, name: &str) -> anyhow::Result<Duration> {
         let status = ended_status();
         let started = Instant::now();
@@ -163,7 +163,7 @@ impl Bare {
     }
 }
 
-/// The status that the Job controller gives a job of one pod that has succeeded.
+/// The status that the Job controller writes for a job of one succeeded pod.
 pub(super) fn ended_status() -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |type_: &str| {

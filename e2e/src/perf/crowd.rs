@@ -1,12 +1,11 @@
-//! Hundreds of workers: does what a manager does and holds grow with what changes, or with the number of workers?
+//! Hundreds of workers: do a manager's work and memory grow with the changes, or with the number of workers?
 //!
-//! The manager runs on a real API server. The workers' API servers are the project's own, over HTTPS in this process, because two
-//! hundred real ones fit on no machine that we have; what runs on them are real `roadstead-worker` processes. A MultiKueueConfig
-//! lists [`GROUP`] clusters at most, so there are as many of those, and as many queues, as that takes, and jobs are
-//! submitted to the queues in turn.
+//! The manager runs on a real API server. The workers' API servers are embedded in this process and serve HTTPS, because two
+//! hundred real ones do not fit on an ordinary machine. The worker processes are real. A MultiKueueConfig lists at most
+//! [`GROUP`] clusters, so there are several configs, each with a queue, and jobs are submitted to the queues in turn.
 //!
-//! *Limits*: all of it shares the processors, so times are those of a crowded machine; memory, CPU time and counts of the
-//! manager are its own. Requests are counted as the servers' audit logs have them.
+//! *Limits*: all processes share the processors, so times are those of a busy machine; memory, CPU time and counts are the
+//! manager's own. Requests are counted from the servers' audit logs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,16 +23,16 @@ use crate::{Options, Progress};
 
 /// Clusters of one MultiKueueConfig. *Source*: the definition of the kind.
 const GROUP: u16 = 20;
-/// Workers that are prepared, and registered, at the same time.
+/// Workers that are prepared and registered at the same time.
 const AT_ONCE: usize = 4;
 /// Jobs before anything is counted.
 const WARM_UP: u16 = 10;
-/// After the start, and after jobs, until the processes are as still as they get.
+/// Wait after the start, and after jobs, until the processes are idle.
 const REST: Duration = Duration::from_secs(10);
-/// How the manager calls itself.
+/// The manager's user agent.
 const AGENT: &str = "roadstead-manager";
 
-/// How much of it.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -50,52 +49,52 @@ pub struct Sizes {
     pub idle: u16,
 }
 
-/// What was found with one number of workers.
+/// The figures of one number of workers.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
     /// MultiKueueConfigs, and queues.
     pub configs: u16,
-    /// Until all are registered and connected, with the command, four at a time, seconds.
+    /// Time to register and connect all workers with the command, four at a time, seconds.
     pub registered_s: f64,
-    /// Manager, all connected, no job ever: resident memory, megabytes.
+    /// Resident memory of the manager with all workers connected and before any job, megabytes.
     pub rss_mb_idle: f64,
-    /// Its open files then, connections among them.
+    /// The manager's open files at that time, connections included.
     pub open_files: usize,
-    /// Its threads then.
+    /// The manager's threads at that time.
     pub threads: usize,
-    /// Its CPU time in a minute then, seconds.
+    /// The manager's CPU time per minute while idle, seconds.
     pub idle_cpu_s_per_min: f64,
-    /// Its requests to all workers then, in a minute.
+    /// The manager's requests to all workers per minute while idle.
     pub idle_worker_requests_per_min: f64,
-    /// Its requests to its own API server then, in a minute.
+    /// The manager's requests to its own API server per minute while idle.
     pub idle_own_requests_per_min: f64,
     /// Jobs submitted at once.
     pub jobs: u16,
-    /// From the first submission until the last may run on its worker.
+    /// Jobs per second from the first submission until the last job may run on its worker.
     pub jobs_per_s: f64,
-    /// CPU time of the manager for one, without what it uses while idle, milliseconds.
+    /// CPU time of the manager per job, without its idle use, milliseconds.
     pub cpu_ms_per_job: f64,
-    /// Copies (Workloads) made on workers for one.
+    /// Copies (Workloads) created on workers per job.
     pub copies_per_job: f64,
-    /// Requests of the manager to all workers for one, without leases and questions for a sign of life.
+    /// Requests of the manager to all workers per job, without leases and heartbeats.
     pub worker_requests_per_job: f64,
-    /// Its requests to its own API server for one, without its lease.
+    /// Requests of the manager to its own API server per job, without its lease.
     pub own_requests_per_job: f64,
     /// Resident memory of the manager with all of them running, megabytes.
     pub rss_mb_held: f64,
-    /// The same for each job beyond none, kilobytes.
+    /// Growth of the manager's resident memory per running job, kilobytes.
     pub rss_kb_per_job: f64,
-    /// What it costs to kill the manager then and start it again.
+    /// The cost of killing the manager then and starting it again.
     pub restart: Restart,
     /// Requests of the manager during the burst: to itself and to all workers, by verb and resource.
     pub requests: Vec<Tally>,
-    /// The whole run.
+    /// Duration of the whole run, seconds.
     pub seconds: f64,
 }
 
-/// What a restart of the manager costs while the jobs run.
+/// The cost of a restart of the manager while the jobs run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Restart {
     /// From its death until it is ready, seconds.
@@ -104,26 +103,26 @@ pub struct Restart {
     pub dispatch_s: f64,
     /// CPU time of the new process in the first half minute, seconds.
     pub cpu_s: f64,
-    /// Its requests to all workers until then, without watches.
+    /// Its requests to all workers in that time, without watches.
     pub worker_requests: usize,
-    /// Its requests to its own API server likewise.
+    /// Its requests to its own API server in that time, without watches.
     pub own_requests: usize,
-    /// Its resident memory at its highest, megabytes.
+    /// Its peak resident memory, megabytes.
     pub rss_mb_peak: f64,
     /// Its resident memory at the end of that time, megabytes.
     pub rss_mb_settled: f64,
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Found {
-    /// By number of workers.
+    /// The figures by number of workers.
     pub by_workers: BTreeMap<u16, Report>,
-    /// What one more worker costs, if several numbers were measured.
+    /// The cost of one more worker, if several numbers were measured.
     pub each_worker: Option<Slope>,
 }
 
-/// What one more worker costs the manager: the difference between the smallest and the largest number, for one worker.
+/// The cost of one more worker for the manager: the difference between the smallest and the largest number, per worker.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Slope {
     /// Resident memory while idle, kilobytes.
@@ -132,7 +131,7 @@ pub struct Slope {
     pub open_files: f64,
     /// CPU time in a minute while idle, milliseconds.
     pub idle_cpu_ms_per_min: f64,
-    /// Requests to it in a minute while idle.
+    /// Requests to that worker in a minute while idle.
     pub idle_requests_per_min: f64,
 }
 
@@ -225,7 +224,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     })
 }
 
-/// The stage, and how long the registration of all took.
+/// Starts the stage. Returns it with the duration of all registrations.
 async fn set_up(workers: u16) -> anyhow::Result<(Bench, Duration)> {
     let progress = Progress::stderr();
     let names: Vec<String> = (1..=workers).map(|number| format!("worker-{number}")).collect();
@@ -254,7 +253,7 @@ async fn set_up(workers: u16) -> anyhow::Result<(Bench, Duration)> {
         .await?;
 
     let begun = Instant::now();
-    // Why the first of each config alone: two commands that both make it would meet.
+    // Why the first of each config alone: two commands that create the same config would conflict.
     let (first, others): (Vec<_>, Vec<_>) =
         { places.iter().enumerate() }.partition(|(index, _)| index % usize::from(GROUP) == 0);
     for some in [first, others] {
@@ -269,7 +268,7 @@ async fn set_up(workers: u16) -> anyhow::Result<(Bench, Duration)> {
     Ok((Bench::on(stage, names, queues, progress)?, registered))
 }
 
-/// Of a queue, and of the config and check that its jobs go through.
+/// The name of a queue, of its config and of its check.
 fn queue_name(number: u16) -> String {
     format!("group-{number}")
 }
@@ -288,24 +287,24 @@ async fn restart(bench: &mut Bench) -> anyhow::Result<Restart> {
     })
 }
 
-/// A time over which the manager's CPU and requests are counted.
+/// A period over which the manager's CPU time and requests are counted.
 struct Span {
     marks: Vec<super::requests::Mark>,
     cpu: Duration,
     begun: Instant,
 }
 
-/// What was counted.
+/// The counts of a period.
 struct Counts {
     took: Duration,
     cpu: Duration,
-    /// Of all processes.
+    /// Requests of all processes.
     tallies: Vec<Tally>,
 }
 
 impl Span {
     fn begin(bench: &Bench) -> anyhow::Result<Self> {
-        // Why the marks first: reading the logs takes a while.
+        // Why the marks first: reading the logs takes time.
         let marks = bench.marks()?;
         Ok(Self {
             marks,
@@ -327,7 +326,7 @@ impl Span {
 }
 
 impl Counts {
-    /// What was asked because of jobs: of the manager's own server, of all workers.
+    /// Requests because of jobs: to the manager's own server, and to all workers.
     fn work(&self) -> (Vec<Tally>, Vec<Tally>) {
         split(
             { self.tallies.iter() }
@@ -338,7 +337,7 @@ impl Counts {
     }
 }
 
-/// What the manager asked of its own server, and of all workers together; by verb and resource.
+/// The manager's requests to its own server, and to all workers together; by verb and resource.
 fn split(tallies: Vec<Tally>) -> (Vec<Tally>, Vec<Tally>) {
     let (mut own, mut theirs) = (BTreeMap::new(), BTreeMap::new());
     for tally in tallies.into_iter().filter(|tally| tally.agent == AGENT) {
@@ -367,7 +366,7 @@ fn sum(tallies: &[Tally]) -> usize {
     tallies.iter().map(|tally| tally.count).sum()
 }
 
-/// Neither a lease nor a question whether somebody is there.
+/// Whether a request is neither for a lease nor a heartbeat.
 fn is_work(tally: &Tally) -> bool {
     tally.resource != "leases" && !tally.resource.starts_with('/')
 }

@@ -1,7 +1,7 @@
 //! The admission engine's state alone, without Kubernetes: how long a round takes, what admission costs, how much memory a
 //! pending workload needs.
 //!
-//! Invariant: only the public interface of [`roadstead_core::state::State`] is used, as the brain uses it: events in,
+//! Invariant: only the public interface of [`roadstead_core::state::State`] is used, as the product uses it: events in,
 //! decisions out, and every decision comes back as the Workload that shows it.
 
 use std::collections::BTreeMap;
@@ -28,12 +28,12 @@ use super::{millis, rounded};
 use crate::Progress;
 use crate::stage::parse_cpu;
 
-/// How many queues, and how many in one cohort.
+/// Number of queues.
 const QUEUES: usize = 1_000;
 const QUEUES_PER_COHORT: usize = 10;
 const NAMESPACE: &str = "perf";
 const FLAVOR: &str = "default";
-/// Workloads that hold quota while victims are searched.
+/// Workloads that hold quota during a search for victims.
 const HOLDERS: usize = 10_000;
 /// Rounds that are measured for one figure.
 const ROUNDS: usize = 50;
@@ -43,12 +43,12 @@ const SEARCHES: usize = 200;
 const LENDING_QUEUES: usize = 101;
 /// Victims that each search must find, of one core each.
 const VICTIMS: u32 = 50;
-/// The workloads of the table of growth.
+/// Numbers of pending workloads, one for each row of the table of growth.
 const GROWTH: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
-/// The row of the table that the single figures are of.
+/// The row from which the single figures are taken.
 const MAIN: usize = 100_000;
 
-/// How much of it.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -59,18 +59,18 @@ pub struct Sizes {
     pub most: u32,
 }
 
-/// What was found.
+/// The figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// A round over 1,000 queues that all have a head, with 100,000 pending: the median of 50.
     pub cycle_ms_1000_heads: f64,
-    /// CPU seconds to admit 100,000 workloads, from telling them to the last one shown as admitted.
+    /// CPU seconds to admit 100,000 workloads, from their first events until the last one is shown as admitted.
     pub admit_100k_cpu_s: f64,
-    /// One round with one head that needs 50 victims among 10,000 admitted workloads of one cohort.
+    /// The 99th percentile of rounds with one head that needs 50 victims among 10,000 admitted workloads of one cohort, milliseconds.
     pub preempt_search_ms_p99: f64,
-    /// Resident memory per pending workload, the text of the workload included.
+    /// Resident memory per pending workload, the stored object included, bytes.
     pub bytes_per_pending: u64,
-    /// The same by number of pending workloads.
+    /// The figures by number of pending workloads.
     pub growth: Vec<Row>,
 }
 
@@ -83,11 +83,10 @@ pub struct Row {
     pub cycle_ms: f64,
     /// CPU seconds to admit all of them.
     pub admit_cpu_s: f64,
-    /// Resident memory per pending workload; 0 where it is too little to be seen.
+    /// Resident memory per pending workload, bytes; 0 if it is too little to measure.
     pub bytes_per_pending: u64,
 }
 
-/// Measures.
 pub(super) fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     let progress = Progress::stderr();
     let most = usize::try_from(sizes.most)?;
@@ -139,7 +138,7 @@ fn row(pending: usize) -> anyhow::Result<Row> {
 fn rounds(state: &mut State, now: Timestamp) -> f64 {
     let mut took = Vec::new();
     for round in 0..ROUNDS {
-        // Why: a changed queue has all its workloads tried again, so each round starts with a head in every queue.
+        // Why: the engine tries all workloads of a changed queue again, so each round starts with a head in every queue.
         for index in 0..QUEUES {
             let odd = i64::try_from(round % 2).unwrap_or(0);
             let queue = queue(index, Room::None, Amount::new(1 + odd));
@@ -152,7 +151,7 @@ fn rounds(state: &mut State, now: Timestamp) -> f64 {
     millis(&took, 50)
 }
 
-/// Admits until nothing is left to do; how many got quota.
+/// Admits until nothing is left to do. Returns how many workloads got quota.
 fn admit_all(state: &mut State, room: Room, now: Timestamp) -> usize {
     let mut admitted = 0;
     while state.has_work() {
@@ -205,14 +204,14 @@ fn searches() -> anyhow::Result<f64> {
     Ok(millis(&took, 99))
 }
 
-/// Whether the queues have quota for what is pending.
+/// Whether the queues have quota for their pending workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// Each has as much as its own workloads ask for.
+    /// Each queue has as much as its own workloads request.
     ForAll,
-    /// None has anything to speak of.
+    /// No queue has enough for a workload.
     None,
-    /// All are in one cohort, and only the first, which has no workloads, has quota: as much as all the others ask for.
+    /// All queues are in one cohort, and only the first, which has no workloads, has quota: as much as all others request.
     LentByFirst,
 }
 
@@ -251,7 +250,7 @@ impl Room {
     }
 }
 
-/// A state that knows all queues and so many pending workloads, and has decided nothing.
+/// A state with all queues and `pending` pending workloads, before any decision.
 fn full(pending: usize, room: Room, now: Timestamp) -> State {
     let mut state = furnished(pending, room, now);
     fill(&mut state, pending, room, now);
@@ -265,7 +264,7 @@ fn fill(state: &mut State, pending: usize, room: Room, now: Timestamp) {
     state.apply(Event::Synced, now);
 }
 
-/// A state that knows all queues, with quota for so many workloads if there is to be any.
+/// A state with all queues, and with quota for `pending` workloads if `room` gives any.
 fn furnished(pending: usize, room: Room, now: Timestamp) -> State {
     let mut state = State::new(Settings::default());
     state.apply(
@@ -332,7 +331,7 @@ fn queue(index: usize, room: Room, nominal: Amount) -> ClusterQueue {
     }
 }
 
-/// A workload of one pod with one core, in the queues by turns, of one of three priorities.
+/// A workload of one pod with one core and one of three priorities. Workloads go to the queues in turn.
 fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
     let age = SignedDuration::from_secs(i64::try_from(index % 3_600).unwrap_or(0));
     Workload {

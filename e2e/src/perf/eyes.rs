@@ -1,4 +1,4 @@
-//! When things were seen, by watches of the harness.
+//! Times of observations, by watches of the harness.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,22 +17,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What can be seen of a job.
+/// A stage of a job that the harness can observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
-    /// The manager has decided where it runs.
+    /// The manager has chosen the job's worker.
     Placed,
-    /// A worker's queue has admitted it.
+    /// A worker's queue has admitted the job.
     Admitted,
-    /// It exists in a worker.
+    /// The job exists in a worker.
     Sent,
-    /// It may run in a worker.
+    /// The job may run in a worker.
     Started,
-    /// The manager's job shows that it ended.
+    /// The manager's job shows the end.
     Finished,
 }
 
-/// First sights of marks by job name; with the index of the worker where there is one.
+/// The first time of each mark by job name, with the index of the worker if there is one.
 type Sights = BTreeMap<(Mark, String), (Instant, usize)>;
 
 /// Watches jobs until it is dropped.
@@ -42,7 +42,7 @@ pub(super) struct Eyes {
     _watches: JoinSet<()>,
 }
 
-/// Where what is seen is written down.
+/// Records marks.
 #[derive(Clone)]
 struct Book {
     sights: Arc<Mutex<Sights>>,
@@ -103,7 +103,7 @@ impl Eyes {
         }
     }
 
-    /// Sees only [`Mark::Admitted`]: one watch more on each worker, so not for a burst.
+    /// Observes only [`Mark::Admitted`]. It needs one more watch on each worker, so it is not for a burst.
     pub(super) fn of_admissions(workers: Vec<Client>) -> Self {
         let (counter, count) = watch::channel(0);
         let book = Book {
@@ -131,7 +131,7 @@ impl Eyes {
     pub(super) fn between(&self, first: Mark, second: Mark, jobs: &[String]) -> Vec<Duration> {
         let at = |mark: Mark, job: &String| Some(self.book.look(&(mark, job.clone()))?.0);
         jobs.iter()
-            // Why saturating: they come by different watches.
+            // Why saturating: the two marks come from different watches.
             .filter_map(|job| Some(at(second, job)?.saturating_duration_since(at(first, job)?)))
             .collect()
     }
@@ -159,7 +159,7 @@ impl Eyes {
         }
     }
 
-    /// Waits for a mark of all jobs; the last sight.
+    /// Waits for a mark of all jobs. Returns the time of the last one.
     pub(super) async fn see_all(
         &mut self,
         mark: Mark,
@@ -192,7 +192,7 @@ where
     }
 }
 
-/// The job behind a Workload of that name: a copy has no owner that could be asked.
+/// The job of a Workload, from the Workload's name. Why: a copy has no owner reference.
 fn job_of(workload: &str) -> Option<&str> {
     Some(workload.strip_prefix("job-")?.rsplit_once('-')?.0)
 }

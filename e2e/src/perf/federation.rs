@@ -31,22 +31,22 @@ use crate::{ControlPlane, Options, Progress};
 pub(super) const MANAGER: &str = "manager";
 pub(super) const NAMESPACE: &str = "perf";
 const QUEUE: &str = "main";
-/// CPUs of each cluster: room for everything, because what is measured is the way, not the waiting.
+/// CPUs of each cluster: room for all jobs, because dispatch is measured, not the wait for quota.
 pub(super) const ROOMY: &str = "100k";
 
 /// Requests in flight at once.
 const CONCURRENCY: usize = 32;
-/// Between two idle samples, so that one does not hear the other.
+/// Pause between two idle samples, so that one does not disturb the other.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Samples at the start that are not counted.
 const WARM_UP: u16 = 5;
-/// After the start, and after the last job, until the processes are as still as they get.
+/// Wait after the start, and after the last job, until the processes are idle.
 const REST: Duration = Duration::from_secs(2);
-/// After a restart, until everything that it causes has been done.
+/// Wait after a restart until all its work is done.
 const SETTLED: Duration = Duration::from_secs(20);
 /// How long one sample may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a burst may take, and the sweeping after it: in any case, and more for each job.
+/// How long a burst, or the clean-up after it, may take: a base, and more for each job.
 const BURST_PATIENCE: (Duration, Duration) = (Duration::from_mins(3), Duration::from_millis(500));
 const POLL: Duration = Duration::from_millis(250);
 
@@ -55,7 +55,7 @@ fn patience(jobs: usize) -> Duration {
     least + each * u32::try_from(jobs).unwrap_or(u32::MAX)
 }
 
-/// Everything that the phases share.
+/// State that the phases share.
 pub(super) struct Bench {
     pub(super) stage: Stage,
     pub(super) manager: Client,
@@ -109,7 +109,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     let (mut restart, mut earlier) = (None, Duration::ZERO);
     if sizes.restart {
         bench.progress.step("the manager is killed and started again");
-        // Why: a process that starts has spent nothing yet.
+        // Why: a new process starts with a CPU time of zero.
         earlier = bench.stage.cpu(MANAGER)?.saturating_sub(mem::take(&mut cpu));
         restart = Some(bench.restart().await?);
     }
@@ -173,18 +173,18 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     })
 }
 
-/// What single jobs needed, and what was written for one of them.
+/// Durations of single jobs, and the objects of one of them.
 struct Idle {
-    /// Until the winner's queue had admitted it.
+    /// From submission until the winner's queue had admitted the job.
     admitted: Vec<Duration>,
-    /// Until it might run there.
+    /// From submission until the job might run there.
     latency: Vec<Duration>,
-    /// From its end there until the manager showed it.
+    /// From the job's end there until the manager showed it.
     mirror: Vec<Duration>,
     content: Content,
 }
 
-/// What the bare client needed.
+/// Durations of the bare client.
 struct BareFigures {
     series_ms: f64,
     critical_ms: f64,
@@ -193,7 +193,7 @@ struct BareFigures {
 }
 
 impl Bench {
-    /// A manager and so many workers; the quota of the manager and of each worker, in CPUs.
+    /// Starts a manager and `workers` workers, with the quota of the manager and of each worker in CPUs.
     pub(super) async fn set_up(workers: u16, of_manager: &str, of_each: &str) -> anyhow::Result<Self> {
         let progress = Progress::stderr();
         let bare = |name: &str| Options::bare(name).with_audit();
@@ -215,7 +215,7 @@ impl Bench {
         Self::on(stage, names, vec![QUEUE.to_owned()], progress)
     }
 
-    /// On a stage with these workers; jobs go to these queues in turn.
+    /// Uses a stage with these workers. Jobs go to these queues in turn.
     pub(super) fn on(
         stage: Stage,
         names: Vec<String>,
@@ -271,7 +271,7 @@ impl Bench {
             if sample >= WARM_UP {
                 admitted.push(until_admitted);
                 latency.push(dispatched);
-                // Why saturating: the manager may be told before we are.
+                // Why saturating: the manager may see the end before the harness does.
                 mirror.push(at.saturating_duration_since(ended));
             }
             sleep(PAUSE).await;
@@ -285,7 +285,7 @@ impl Bench {
         })
     }
 
-    /// Submits so many jobs at once; until the last one may run.
+    /// Submits `count` jobs at once. Returns the time until the last one may run.
     pub(super) async fn burst(&mut self, prefix: &str, count: u16) -> anyhow::Result<Duration> {
         let names = names(prefix, 0..count);
         let begun = Instant::now();
@@ -297,7 +297,7 @@ impl Bench {
         Ok(last.duration_since(begun))
     }
 
-    /// Kills the manager and starts it again; until it has placed one more job, which is ended again.
+    /// Kills the manager and starts it again, and waits until it has placed one more job, which is then ended.
     pub(super) async fn restart(&mut self) -> anyhow::Result<Restart> {
         const NAME: &str = "after-restart";
         let (marks, begun) = (self.marks()?, Instant::now());
@@ -332,7 +332,7 @@ impl Bench {
         Ok(all.items.iter().filter_map(again).collect())
     }
 
-    /// Plays the Job controller for all jobs of the bursts, and waits until the manager shows every end.
+    /// Ends all jobs of the bursts as the Job controller would, and waits until the manager shows every end.
     async fn end_all(&mut self, burst: u16, held: u16) -> anyhow::Result<()> {
         let names = [names("burst", 0..burst), names("held", 0..held - burst)].concat();
         let mut places = Vec::new();
@@ -347,7 +347,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until no workload of ours is left in the workers and all of the manager are Finished.
+    /// Waits until no copy is left in the workers and all Workloads of the manager are Finished.
     async fn swept(&self, jobs: u16) -> anyhow::Result<()> {
         let (started, patience) = (Instant::now(), patience(jobs.into()));
         loop {
@@ -384,13 +384,13 @@ impl Bench {
             .collect()
     }
 
-    /// All of them, as so much for each of so many jobs.
+    /// The tallies of all clusters, with counts per job for `jobs` jobs.
     pub(super) fn tallies(&self, counted: &[Counted], jobs: u32) -> Vec<Tally> {
         let tallies = |(name, counted): (&str, &Counted)| counted.tallies(name, jobs);
         self.clusters().zip(counted).flat_map(tallies).collect()
     }
 
-    /// Stops our processes and lets the bare client do the same work.
+    /// Stops Roadstead's processes and lets the bare client do the same work.
     async fn bare(self, content: Content, samples: u16, burst: u16) -> anyhow::Result<BareFigures> {
         for cluster in self.clusters() {
             self.stage.kill(cluster)?;
@@ -427,7 +427,7 @@ impl Bench {
         })
     }
 
-    /// Submits so many jobs at once.
+    /// Submits these jobs at once.
     pub(super) async fn submit(&self, names: &[String]) -> anyhow::Result<()> {
         let submit = stream::iter(names)
             .map(|name| self.create(name))
@@ -445,7 +445,7 @@ impl Bench {
         made.map(drop).with_context(|| format!("creating job {name}"))
     }
 
-    /// Plays the Job controller: the job's one pod has succeeded.
+    /// Ends a job as the Job controller would: its one pod has succeeded.
     pub(super) async fn end(&self, name: &str, worker: usize) -> anyhow::Result<()> {
         let api: Api<Job> = Api::namespaced(self.workers[worker].clone(), NAMESPACE);
         let patch = Patch::Merge(json!({"status": ended_status()}));
@@ -458,13 +458,13 @@ pub(super) fn names(prefix: &str, numbers: Range<u16>) -> Vec<String> {
     { numbers }.map(|number| format!("{prefix}-{number}")).collect()
 }
 
-/// The queue of a job: by the number at the end of its name, the first without one.
+/// The queue of a job, by the number at the end of its name; the first queue if there is no number.
 fn queue_of<'a>(job: &str, queues: &'a [String]) -> Option<&'a String> {
     let number = job.rsplit('-').next().and_then(|end| end.parse::<usize>().ok());
     queues.get(number.unwrap_or_default() % queues.len().max(1))
 }
 
-/// The job that is submitted again and again; without a name.
+/// The submitted job, without a name.
 fn job() -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",

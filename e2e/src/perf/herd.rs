@@ -1,7 +1,7 @@
-//! Everything dies at once and is started again, while many jobs wait and every worker is full: is there a thundering herd?
+//! All processes die at once and are started again, while many jobs wait and every worker is full: is there a thundering herd?
 //!
-//! Dead are all etcds, all API servers and all our processes. The servers are started first, so that what our processes do is not
-//! hidden behind them. *Source*: `spec/safety.md` F31.
+//! All etcds, all API servers and all of Roadstead's processes die. The servers are started first, so that their start does not
+//! hide the work of Roadstead's processes. *Source*: `spec/safety.md` F31.
 
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,15 @@ use crate::ControlPlane;
 
 /// Jobs that run in each worker. Ten of them are a CPU.
 const RUNNING_EACH: u16 = 10;
-/// After the restart, until everything that it causes has been done.
+/// Wait after the restart until all its work is done.
 const SETTLED: Duration = Duration::from_secs(30);
-/// How long anything may take.
+/// Limit of any wait.
 const PATIENCE: Duration = Duration::from_mins(20);
 const POLL: Duration = Duration::from_millis(100);
-/// Between two looks at everything that waits.
+/// Interval between two reads of all waiting jobs.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// How much of it.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -43,28 +43,28 @@ pub struct Sizes {
     pub pending: u16,
 }
 
-/// What was found.
+/// The figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
-    /// Jobs that ran.
+    /// Jobs that ran before the restart.
     pub running: u16,
-    /// Jobs that waited.
+    /// Jobs that waited before the restart.
     pub pending: u16,
-    /// From the first submission of one that waits until each has its Workload, seconds.
+    /// From the first submission of a waiting job until each has its Workload, seconds.
     pub submitted_s: f64,
-    /// From the death of everything until all control planes answer again, seconds.
+    /// From the death of all processes until all control planes answer again, seconds.
     pub servers_ready_s: f64,
-    /// From then, when our processes are started, until all of them are ready, seconds.
+    /// From then, when Roadstead's processes are started, until all of them are ready, seconds.
     pub ready_s: f64,
-    /// From then, when one job ends, until one that waited runs in its place, seconds.
+    /// From then, when one job ends, until a waiting one runs in its place, seconds.
     pub next_started_s: f64,
-    /// Writes of our processes to all API servers from the start of our processes until they are still.
+    /// Writes of our processes to all API servers from their start until they are idle.
     pub writes: usize,
-    /// Reads likewise.
+    /// Reads in the same time.
     pub reads: usize,
-    /// Of those, the ones that were refused or failed.
+    /// Those reads and writes that were refused or failed.
     pub failed: usize,
     /// Most requests to the manager's API server in one second.
     pub manager_requests_in_a_second: usize,
@@ -72,15 +72,15 @@ pub struct Report {
     pub worker_requests_in_a_second: usize,
     /// Resident memory of the manager before, megabytes.
     pub manager_rss_mb_before: f64,
-    /// Resident memory of the manager at its highest since its start, megabytes.
+    /// Peak resident memory of the manager since its start, megabytes.
     pub manager_rss_mb_peak: f64,
-    /// Workloads that had been sent more than once before.
+    /// Workloads that had been sent more than once before the restart.
     pub sent_again_before: usize,
-    /// Workloads that were sent again since.
+    /// Workloads that were sent again after it.
     pub sent_again: usize,
     /// Requests by cluster, user agent, verb and resource.
     pub requests: Vec<Tally>,
-    /// The whole run.
+    /// Duration of the whole run, seconds.
     pub seconds: f64,
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     })
 }
 
-/// Waits until the manager has so many Workloads.
+/// Waits until the manager has `wanted` Workloads.
 async fn wait_for_workloads(bench: &Bench, wanted: usize) -> anyhow::Result<()> {
     let (api, begun) = (
         Api::<Workload>::namespaced(bench.manager.clone(), NAMESPACE),
@@ -163,7 +163,7 @@ async fn wait_for_workloads(bench: &Bench, wanted: usize) -> anyhow::Result<()> 
     }
 }
 
-/// Ends one job, and waits until one that waited runs in its worker.
+/// Ends one job, and waits until a waiting job runs in its worker.
 async fn next_started(bench: &Bench) -> anyhow::Result<Duration> {
     for (index, client) in bench.workers.iter().enumerate() {
         let api: Api<Job> = Api::namespaced(client.clone(), NAMESPACE);

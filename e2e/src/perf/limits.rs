@@ -1,20 +1,20 @@
-//! What the figures must keep to: `perf federation --check` and `perf sick --check` fail when one does not.
+//! Limits of the figures: `perf federation --check` and `perf sick --check` fail if a figure misses its limit.
 //!
-//! *Limits*: figures in milliseconds and megabytes are of a machine of about two cores that does nothing else meanwhile; ratios are
-//! to the bare client, or to calm phases, in the same run.
+//! *Limits*: figures in milliseconds and megabytes are for a machine of about two cores that does nothing else meanwhile. Ratios
+//! are to the bare client, or to calm phases, in the same run.
 //!
-//! *Source*: `e2e/docs/performance.md`; `spec/safety.md` I12 for what a sick worker may cost.
+//! *Source*: `e2e/docs/performance.md`; `spec/safety.md` I12 for the cost of a sick worker.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use super::{Report, sick};
 
-/// How many jobs a manager's memory is promised for.
+/// The number of jobs for which the manager's memory has a limit.
 const PROMISED_JOBS: u16 = 1000;
-/// How much a figure may grow from the fewest workers of a run to the most.
+/// Largest growth of a figure from the fewest workers of a run to the most, as a ratio.
 const FLAT: f64 = 1.5;
-/// What the mean beside a sick worker may be, to that of the calm phases.
+/// Limit of the mean beside a sick worker, as a ratio to that of the calm phases.
 const SICK_MEAN: Limit = Limit::AtMost(1.2);
 
 /// The figures of a federation.
@@ -48,7 +48,7 @@ const FEDERATION: [Figure; 9] = [
     }),
 ];
 
-/// The one that is promised for [`PROMISED_JOBS`] only.
+/// The figure that has a limit for [`PROMISED_JOBS`] only.
 const MEMORY: &str = "manager_rss_mb_1000";
 
 /// Reads a figure.
@@ -56,7 +56,7 @@ type Of = fn(&Report) -> f64;
 
 /// The figures of a federation that must be as good with many workers as with few.
 ///
-/// Why the time by the bare client's: 20 workers are 21 API servers on the same cores, which are slower for everybody.
+/// Why the time as a ratio to the bare client's: 20 workers are 21 API servers on the same cores, which slows every client down.
 const FLAT_FIGURES: [(&str, Of); 2] = [
     ("requests_per_job", |r| r.requests_per_job),
     ("latency_ratio_p50", |r| r.latency_ratio_p50),
@@ -82,7 +82,7 @@ impl Figure {
     }
 }
 
-/// In what a figure is measured.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Millis,
@@ -109,7 +109,7 @@ impl Unit {
     }
 }
 
-/// What a figure must keep to.
+/// The limit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Limit {
     Under(f64),
@@ -118,7 +118,7 @@ enum Limit {
 }
 
 impl Limit {
-    /// Why by comparison with what is met: a figure that is no number meets none.
+    /// Why a positive comparison: a figure that is NaN then meets no limit.
     fn is_met(self, measured: f64) -> bool {
         match self {
             Self::Under(limit) => measured < limit,
@@ -138,7 +138,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A figure that did not keep to its limit.
+/// A figure that missed its limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Missed {
     figure: String,
@@ -168,7 +168,7 @@ fn check(figure: String, measured: f64, limit: Limit, unit: Unit) -> Option<Miss
     })
 }
 
-/// What the runs of a federation, one for each number of workers, have missed.
+/// The limits that the runs of a federation missed, one run for each number of workers.
 pub(super) fn of_federation(reports: &[Report]) -> Vec<Missed> {
     let each = reports.iter().flat_map(|report| {
         let promised = |figure: &&Figure| figure.name != MEMORY || report.jobs_held <= PROMISED_JOBS;
@@ -180,7 +180,7 @@ pub(super) fn of_federation(reports: &[Report]) -> Vec<Missed> {
     each.chain(grown(reports)).collect()
 }
 
-/// What grows with the workers.
+/// Figures that grow with the number of workers.
 fn grown(reports: &[Report]) -> Vec<Missed> {
     let by_workers = |a: &&Report, b: &&Report| -> Ordering { a.workers.cmp(&b.workers) };
     let (Some(few), Some(many)) = (
@@ -197,7 +197,7 @@ fn grown(reports: &[Report]) -> Vec<Missed> {
     figures.collect()
 }
 
-/// What jobs beside a sick worker have missed.
+/// The limits that jobs beside a sick worker missed.
 pub(super) fn of_sick(report: &sick::Report) -> Vec<Missed> {
     let sick::Report {
         workers: _,

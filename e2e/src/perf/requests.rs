@@ -1,4 +1,4 @@
-//! What our processes asked of the API servers, from the audit logs.
+//! Requests of Roadstead's processes to the API servers, from the audit logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,31 +8,31 @@ use serde::Serialize;
 use super::rounded;
 use crate::audit::{self, Request};
 
-/// Start of the user agents that are ours.
+/// Prefix of the user agents of Roadstead's processes.
 const OURS: &str = "roadstead-";
 
 /// How often one kind of request was sent.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tally {
-    /// To which cluster.
+    /// The cluster's name.
     pub cluster: String,
-    /// By whom.
+    /// The user agent.
     pub agent: String,
-    /// `get`, `list`, `create`, `patch`, ...
+    /// The verb, such as `get`, `list`, `create` or `patch`.
     pub verb: String,
     /// Plural of the resource, with a subresource after a slash.
     pub resource: String,
-    /// In all.
+    /// The total count.
     pub count: usize,
-    /// Per job.
+    /// The count per job.
     pub per_job: f64,
 }
 
-/// Place in an audit log from which requests are counted.
+/// Position in an audit log from which requests are counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(usize);
 
-/// The end of the log as it is now.
+/// The present end of the log.
 pub(super) fn mark(log: &Path) -> Result<Mark, audit::Error> {
     audit::read(log).map(|requests| Mark(requests.len()))
 }
@@ -76,7 +76,7 @@ impl Counted {
         } else {
             self.writes += 1;
         }
-        // Why: whether something is there is asked now and then, and that it is not is an answer.
+        // Why: a read of an object that does not exist is no failure.
         let is_answer = reads && code == 404;
         self.failed += usize::from(code >= 400 && !is_answer);
         let resource = if subresource.is_empty() {
@@ -87,12 +87,12 @@ impl Counted {
         *self.by_kind.entry((agent, verb, resource)).or_default() += 1;
     }
 
-    /// Most in one second.
+    /// Most requests in one second.
     pub(super) fn busiest_second(&self) -> usize {
         self.by_second.values().copied().max().unwrap_or_default()
     }
 
-    /// Those to Jobs and Workloads, and to their statuses.
+    /// Requests to Jobs and Workloads, and to their statuses.
     pub(super) fn on_jobs(&self) -> usize {
         let is_on_jobs = |resource: &str| matches!(resource.split('/').next(), Some("jobs" | "workloads"));
         let counts = { self.by_kind.iter() }.filter(|((_, _, resource), _)| is_on_jobs(resource));
@@ -114,7 +114,7 @@ impl Counted {
     }
 }
 
-/// So many for each of so many, with two digits.
+/// `count` divided by `of`, with two decimal digits.
 pub(super) fn per_one(count: usize, of: u32) -> f64 {
     rounded(u32::try_from(count).map_or(f64::MAX, f64::from) / f64::from(of))
 }

@@ -1,11 +1,11 @@
-//! Beside one worker that fails: are jobs placed on the others as quickly as on a calm day?
+//! One failing worker: are jobs placed on the others as quickly as without a failure?
 //!
-//! The sick worker has the most quota, so every job is for it first as long as it seems well. Its API server answers 500 to
-//! reads, then to writes, then its etcd has no space left, and then it is stopped; before, between and after these the federation
-//! is calm. Jobs are submitted one after the other, each when the last one has ended. *Source*: `spec/safety.md` I12.
+//! The sick worker has the most quota, so the manager prefers it as long as it seems healthy. Its API server answers 500 to
+//! reads, then to writes, then its etcd has no space left, then it is stopped. Before, between and after these faults there are
+//! calm phases. Jobs are submitted one after the other, each when the last one has ended. *Source*: `spec/safety.md` I12.
 //!
-//! *Limits*: a calm phase is the measure for the sick ones beside it, so what else the machine does must last less or much longer
-//! than three phases.
+//! *Limits*: each sick phase is compared with the calm phases around it, so other load on the machine must last less or much
+//! longer than three phases.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -21,20 +21,20 @@ use crate::link::Failing;
 use crate::stage::{Queue, Spec, Stage, Worker};
 use crate::{ControlPlane, Link, Options, Progress};
 
-/// The one that falls ill.
+/// The worker that fails.
 const SICK: &str = "worker-1";
-/// The quota there and in the others, in CPUs.
+/// The quota of that worker and of the others, in CPUs.
 const QUOTA: (&str, &str) = ("1000", "8");
-/// Between two jobs, so that one does not hear the other.
+/// Pause between two jobs, so that one does not disturb the other.
 const PAUSE: Duration = Duration::from_millis(150);
 /// Jobs at the start that are not counted.
 const WARM_UP: u16 = 5;
 /// How long one job may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many jobs it may take until a worker that is well is used again.
+/// Most jobs until a recovered worker is used again.
 const TRIES: u16 = 200;
 
-/// How much of it.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -62,7 +62,7 @@ enum Illness {
 
 const ILLNESSES: [Illness; 4] = [Illness::Reads, Illness::Writes, Illness::Full, Illness::Stopped];
 
-/// What was found.
+/// The figures.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of workers.
@@ -71,44 +71,44 @@ pub struct Report {
     pub jobs: u16,
     /// Beside a worker that answers 500 to every read.
     pub reads_fail: Beside,
-    /// Beside one that answers 500 to every write.
+    /// Beside a worker that answers 500 to every write.
     pub writes_fail: Beside,
-    /// Beside one whose etcd has no space left: unlike above its connections stay open.
+    /// Beside a worker whose etcd has no space left: unlike above, its connections stay open.
     pub full: Beside,
-    /// Beside one whose API server is stopped.
+    /// Beside a worker whose API server is stopped.
     pub stopped: Beside,
-    /// The whole run.
+    /// Duration of the whole run, seconds.
     pub seconds: f64,
 }
 
 /// Times from the creation of a job until it may run on its worker, milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Beside {
-    /// The median beside the sick worker, to that of the calm phases before and after.
+    /// The median beside the sick worker, as a ratio to that of the calm phases before and after.
     pub ratio_p50: f64,
-    /// The 99th percentile likewise.
+    /// The ratio of the 99th percentiles.
     pub ratio_p99: f64,
-    /// The mean likewise.
+    /// The ratio of the means.
     pub ratio_mean: f64,
-    /// In the calm phases before and after.
+    /// The median of the calm phases before and after.
     pub calm_ms_p50: f64,
-    /// Likewise.
+    /// The 90th percentile of the calm phases.
     pub calm_ms_p90: f64,
-    /// Likewise.
+    /// The 99th percentile of the calm phases.
     pub calm_ms_p99: f64,
-    /// Likewise.
+    /// The maximum of the calm phases.
     pub calm_ms_max: f64,
-    /// Beside the sick worker.
+    /// The median beside the sick worker.
     pub sick_ms_p50: f64,
-    /// Likewise.
+    /// The 90th percentile beside the sick worker.
     pub sick_ms_p90: f64,
-    /// Likewise.
+    /// The 99th percentile beside the sick worker.
     pub sick_ms_p99: f64,
-    /// Likewise.
+    /// The maximum beside the sick worker.
     pub sick_ms_max: f64,
-    /// How long it was sick, seconds.
+    /// How long the worker was sick, seconds.
     pub sick_for_s: f64,
-    /// From its recovery until it was given a job again, seconds.
+    /// From its recovery until it got a job again, seconds.
     pub used_again_s: f64,
 }
 
@@ -132,7 +132,7 @@ impl Beside {
     }
 }
 
-/// The three slowest, with their place in the row, for people.
+/// The three slowest jobs with their position, for the output.
 fn slowest(placed: &[(Duration, usize)]) -> String {
     let mut by_time: Vec<_> = placed.iter().enumerate().collect();
     by_time.sort_by_key(|(_, (took, _))| Reverse(*took));
@@ -209,7 +209,7 @@ async fn set_up(workers: u16) -> anyhow::Result<Bench> {
 }
 
 impl Bench {
-    /// How long each of so many jobs took until it might run, and the index of its worker.
+    /// Submits `count` jobs one after the other. Returns the time until each might run, and the index of its worker.
     async fn one_by_one(&mut self, prefix: &str, count: u16) -> anyhow::Result<Vec<(Duration, usize)>> {
         let mut placed = Vec::new();
         for number in 0..count {
@@ -229,7 +229,7 @@ impl Bench {
         Ok((at.duration_since(began), worker))
     }
 
-    /// The same while all is well, so that most run where the most room is.
+    /// The same in a calm phase, in which most jobs must run in the worker with the most quota.
     async fn calm(&mut self, prefix: &str, count: u16) -> anyhow::Result<Vec<Duration>> {
         let placed = self.one_by_one(prefix, count).await?;
         let there = placed.iter().filter(|(_, worker)| *worker == 0).count();

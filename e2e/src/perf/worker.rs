@@ -1,9 +1,9 @@
 //! One worker alone under many bare Workloads, as a ratio to a bare client that writes the same objects.
 //!
-//! 5 cohorts of 6 ClusterQueues; small, medium and large workloads of growing priority, all submitted at once. Whatever is
-//! admitted is finished by the harness a few milliseconds later, so that what is measured is admission and not running.
+//! 5 cohorts of 6 ClusterQueues; small, medium and large workloads of growing priority, all submitted at once. The harness
+//! finishes each admitted workload a few milliseconds later, so admission is measured and not the run.
 //!
-//! *Limits*: the bare client runs after our process was stopped and its webhooks removed.
+//! *Limits*: the bare client runs after the worker process was stopped and its webhooks removed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,29 +34,29 @@ const NAMESPACE: &str = "perf";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const COHORTS: usize = 5;
 const QUEUES_PER_COHORT: usize = 6;
-/// Nominal quota of a queue, in cores, and how many more it may borrow.
+/// Nominal quota of a queue, in cores.
 const NOMINAL: u32 = 20;
 const BORROWING: u32 = 100;
 /// Requests in flight at once, of the submitter, the finisher and the bare client.
 const CONCURRENCY: usize = 32;
 /// Admitted workloads that may wait for the finisher.
 const FINISHING_MAX: usize = 65_536;
-/// After the start and after the end, until the process is as still as it gets.
+/// Wait after the start and after the end until the process is idle.
 const REST: Duration = Duration::from_secs(2);
-/// How long nothing may happen.
+/// Longest time without progress.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often the end is looked for.
+/// How often the run checks for its end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// One size of workload.
+/// One size of workloads.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     name: &'static str,
     cores: u32,
     priority: i32,
-    /// From admission to the end.
+    /// Time from admission to the end.
     runs: Duration,
-    /// Of ten workloads, how many.
+    /// How many of ten workloads have this size.
     of_ten: usize,
 }
 
@@ -84,7 +84,7 @@ const SIZES: [Size; 3] = [
     },
 ];
 
-/// How much of it.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
@@ -95,24 +95,24 @@ pub struct Sizes {
     pub workloads: u32,
 }
 
-/// What was found.
+/// The figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The whole time to the bare client's.
+    /// The total time as a ratio to the bare client's.
     pub total_ratio: f64,
     /// From the first submission until the last workload is finished, seconds.
     pub total_s: f64,
-    /// The bare client's, seconds.
+    /// The bare client's total time, seconds.
     pub bare_total_s: f64,
     /// CPU time of the worker meanwhile, seconds.
     pub cpu_s: f64,
-    /// The most memory that the worker ever held.
+    /// Peak resident memory of the worker, megabytes.
     pub rss_mb_peak: f64,
     /// Requests of the worker per workload, watches not counted.
     pub requests_per_workload: f64,
-    /// Those that were refused or failed (status 400 and above).
+    /// Requests that were refused or failed (status 400 and above), per workload.
     pub failed_requests_per_workload: f64,
-    /// How many workloads that was over.
+    /// Number of workloads.
     pub workloads: u32,
     /// Requests in flight at once.
     pub concurrency: usize,
@@ -120,7 +120,7 @@ pub struct Report {
     pub requests: Vec<Tally>,
 }
 
-/// A workload that is to be submitted.
+/// A workload to submit.
 #[derive(Debug, Clone)]
 struct Order {
     name: String,
@@ -128,7 +128,6 @@ struct Order {
     size: Size,
 }
 
-/// Measures.
 pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     let progress = Progress::stderr();
     let options = Options::bare(CLUSTER).with_audit();
@@ -210,7 +209,7 @@ fn orders(count: u32) -> Vec<Order> {
     let queues = COHORTS * QUEUES_PER_COHORT;
     let order = |index: u32| {
         let index = usize::try_from(index).unwrap_or(0);
-        // Why: each queue gets all sizes, whatever the number of queues and sizes have in common.
+        // Why: each queue gets all sizes even if the numbers of queues and sizes have a common divisor.
         let size = by_turns[(index / queues) % by_turns.len()];
         Order {
             name: format!("{}-{index:06}", size.name),
@@ -239,10 +238,11 @@ fn object(order: &Order) -> Value {
     })
 }
 
-/// A workload that was admitted: its name, and its status as it was read.
+/// An admitted workload: its name, and its status as read.
 type Admitted = (String, Value);
 
-/// Submits all at once, finishes what is admitted, until all are finished. Also the status of one that was admitted.
+/// Submits all workloads at once and finishes the admitted ones until all are finished. Returns the duration, and the status
+/// of an admitted workload.
 async fn run(client: &Client, orders: &[Order]) -> anyhow::Result<(Duration, Value)> {
     let api = workloads(client);
     let (sender, admitted) = mpsc::channel(FINISHING_MAX);
@@ -304,7 +304,7 @@ async fn run(client: &Client, orders: &[Order]) -> anyhow::Result<(Duration, Val
     Ok((took, sample.context("nothing was admitted")?))
 }
 
-/// Tells every workload that is admitted, once.
+/// Sends every admitted workload, once.
 async fn watch_admissions(client: Client, sender: mpsc::Sender<Admitted>) {
     let resource = ApiResource::erase::<Workload>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(client, NAMESPACE, &resource);
@@ -328,7 +328,7 @@ async fn watch_admissions(client: Client, sender: mpsc::Sender<Admitted>) {
     }
 }
 
-/// The bare client: create, admit, finish; the contents are those of our run.
+/// The bare client: create, admit, finish, with the contents of the measured run.
 async fn bare(client: &Client, orders: &[Order], content: &Value) -> anyhow::Result<Duration> {
     let api = workloads(client);
     let started = Instant::now();

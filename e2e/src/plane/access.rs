@@ -1,4 +1,4 @@
-//! How a plane is reached: its address, its authority, an administrator's credential.
+//! Access to a plane: its address, its authority, an administrator's credential.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use super::{CONNECT_TIMEOUT, Error, HARNESS_USER_AGENT};
 use crate::kubeconfig::{self, Credential};
 use crate::pki::Identity;
 
-/// How the administrator proves who he is.
+/// The administrator's credential.
 pub(super) enum Admin {
     Certificate(Identity),
     Token(String),
@@ -33,12 +33,12 @@ impl Admin {
 pub(super) struct Access {
     pub(super) name: String,
     pub(super) port: u16,
-    /// The certificates of all authorities that are to be trusted, one after the other.
+    /// The certificates of all trusted authorities, one after the other.
     pub(super) ca_pem: String,
     pub(super) admin: Admin,
 }
 
-// Why by hand: a credential is never shown.
+// Why by hand: a debug output must not show the credential.
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")

@@ -13,34 +13,34 @@ use crate::process::Spec;
 
 /// The audit log's file name in the plane's directory.
 pub(super) const AUDIT_LOG: &str = "audit.log";
-/// Where etcd keeps what is stored, in the plane's directory.
+/// etcd's data directory, in the plane's directory.
 pub(super) const STORAGE: &str = "etcd";
-/// A copy of it.
+/// A copy of etcd's data directory.
 pub(super) const STORAGE_SAVED: &str = "etcd-saved";
-/// Where etcd listens, in the plane's directory.
+/// etcd's socket, in the plane's directory.
 pub(super) const ETCD_SOCKET: &str = "etcd.sock";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const SCHEDULER_CONFIG: &str = "scheduler.yaml";
 const KWOK_CONFIG: &str = "kwok.yaml";
 const POD_LOG: &str = "pod.log";
 
-/// Where the addresses of played pods come from; nothing routes it.
+/// Network of the addresses of played pods; nothing routes it.
 const POD_NETWORK: &str = "10.244.0.0/16";
-/// What `kubectl logs` shows of any pod, in the form in which a container runtime stores it.
+/// The text that `kubectl logs` shows for any pod, in the format of a container runtime.
 const POD_LOG_TEXT: &str =
     "1970-01-01T00:00:00.000000000Z stdout F this pod is played by kwok: no program runs in it\n";
 
-/// Why so high: what is measured is the API server, not the politeness of the parts beside it.
+/// Why so high: measurements are of the API server, so the other components must not limit themselves.
 const CLIENT_QPS: u32 = 1000;
 const CLIENT_BURST: u32 = 2000;
-/// How many objects of a kind a controller handles at once.
+/// Number of objects of a kind that a controller handles at once.
 const CONCURRENT_SYNCS: u32 = 20;
-/// Megabytes after which the audit log would be rotated, which would lose requests from the count.
+/// Size in megabytes at which the audit log is rotated. Why so large: a rotated log would lose requests from the count.
 const AUDIT_LOG_MEGABYTES_MAX: u32 = 16_384;
-/// Bytes of database that etcd accepts.
+/// Largest database of etcd, bytes.
 const ETCD_BYTES_MAX: u64 = 8 << 30;
 
-/// Everything that the command lines of one plane are made from.
+/// Inputs of the command lines of one plane.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     pub(super) options: &'a Options,
@@ -50,7 +50,7 @@ pub(super) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Where etcd listens. Why a socket: no port to choose, and nobody but this user can reach it.
+    /// etcd's socket. Why a socket: it needs no free port, and only this user can reach it.
     pub(super) fn etcd_socket(&self) -> PathBuf {
         self.dir.join(ETCD_SOCKET)
     }
@@ -60,7 +60,7 @@ impl Layout<'_> {
         self.dir.join(format!("{component}.kubeconfig"))
     }
 
-    /// Writes what does not depend on a port.
+    /// Writes the files that do not depend on a port.
     pub(super) fn write_configs(&self) -> Result<(), Error> {
         let scheduler = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1
@@ -93,7 +93,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
         let args = vec![
             format!("--data-dir={}", self.dir.join(STORAGE).display()),
             format!("--listen-client-urls=unix://{}", self.etcd_socket().display()),
-            // Why: both must be of the form host:port, and nobody ever uses them.
+            // Why: both must have the form host:port, and no process uses them.
             "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
             "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
             "--unsafe-no-fsync".to_owned(),
@@ -119,13 +119,13 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
-            // Why: the default one refuses to write loopback addresses, once per 10 s, into the log.
+            // Why: the default reconciler logs every 10 s that it refuses loopback addresses.
             "--endpoint-reconciler-type=none".to_owned(),
             format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--profiling=false".to_owned(),
-            // Why: logs come from kwok, whose nodes have loopback as their address.
+            // Why: pod logs come from kwok, whose nodes have a loopback address.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             format!("--client-ca-file={}", ca.display()),
             format!("--tls-cert-file={}", server_cert.display()),
@@ -134,7 +134,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={}", token_key.display()),
             format!("--service-account-key-file={}", token_public_key.display()),
-            // Why: without them the server passes no request on to aggregated APIs.
+            // Why: without these flags the server forwards no request to aggregated APIs.
             format!("--requestheader-client-ca-file={}", proxy_ca.display()),
             format!("--requestheader-allowed-names={FRONT_PROXY}"),
             "--requestheader-username-headers=X-Remote-User".to_owned(),
@@ -142,7 +142,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
             format!("--proxy-client-cert-file={}", proxy_cert.display()),
             format!("--proxy-client-key-file={}", proxy_key.display()),
-            // Why: it taints new nodes, and only node-lifecycle-controller, which nobody else here needs, would untaint them.
+            // Why: this plugin taints new nodes, and only node-lifecycle-controller, which does not run here, would remove the taint.
             "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
         ];
         match self.options.audit {
@@ -185,7 +185,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
         self.spec(SCHEDULER, Program::KubeScheduler, args)
     }
 
-    /// `port` is where kwok answers for the kubelets of all nodes.
+    /// The command line of kwok. On `port` kwok answers for the kubelets of all nodes.
     pub(super) fn kwok(&self, port: u16) -> Spec {
         let args = vec![
             format!("--kubeconfig={}", self.kubeconfig(KWOK).display()),
@@ -195,7 +195,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
             format!("--node-port={port}"),
             format!("--cidr={POD_NETWORK}"),
             format!("--server-address=127.0.0.1:{port}"),
-            // Why no leases: nothing here watches them, and each costs a write per node and 10 s.
+            // Why no leases: no process here watches them, and each node would write one every 10 s.
             "--node-lease-duration-seconds=0".to_owned(),
         ];
         self.spec(KWOK, Program::Kwok, args)
@@ -204,7 +204,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
     fn spec(&self, name: &'static str, program: Program, args: Vec<String>) -> Spec {
         Spec {
             name,
-            // Why the bare name: a program that was not asked for is never started, and the message names it if it is.
+            // Why the bare name: a program that was not located is never started; if it is, the error names it.
             program: self
                 .binaries
                 .path(program)
@@ -219,10 +219,10 @@ spec: {{logs: [{{logsFile: {}}}]}}
     }
 }
 
-/// Writes a file that only this user may read; replaces an older one.
+/// Writes a file that only this user may read, and replaces an existing one.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
     let write = || {
-        // Why first: the mode below counts only for a file that is made.
+        // Why first: the mode below applies only to a new file.
         if path.exists() {
             fs::remove_file(path)?;
         }

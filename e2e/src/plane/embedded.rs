@@ -24,19 +24,19 @@ use super::{Error, POLL, start};
 use crate::audit;
 use crate::options::{Audit, Options, PLAYED};
 
-/// Names of kube-controller-manager's controllers that are played.
+/// Controllers of kube-controller-manager that are played.
 const JOBS: &str = "job-controller";
 const GARBAGE: &str = "garbage-collector-controller";
-/// How often garbage is looked for; a look at an unchanged server costs nothing.
+/// How often garbage is collected. A pass over an unchanged server costs nothing.
 const GARBAGE_EVERY: Duration = Duration::from_millis(100);
-/// How long the played nodes may take to be Ready.
+/// Limit of the wait until the played nodes are Ready.
 const NODES_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Embedded {
     access: Access,
     server: Server,
-    /// Where requests are written down; it has no name, so nothing is left of it.
+    /// The audit log. The file has no name, so it is gone with the process.
     log: Option<Arc<File>>,
     _world: AbortOnDropHandle<()>,
     _listening: Listening,
@@ -52,7 +52,7 @@ impl Embedded {
         client(&self.server)
     }
 
-    /// Where the audit log is, for this process.
+    /// The path of the audit log, for this process only.
     pub(super) fn audit_log(&self) -> Option<PathBuf> {
         let log = self.log.as_ref()?;
         Some(format!("/proc/self/fd/{}", log.as_raw_fd()).into())
@@ -134,7 +134,7 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
     Ok(embedded)
 }
 
-/// Has the API server serve a kind.
+/// Makes the API server serve a kind.
 async fn define(plane: &str, client: &Client, kind: roadstead_world::Kind) -> Result<(), Error> {
     let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Client {
         plane: plane.to_owned(),
@@ -146,7 +146,7 @@ async fn define(plane: &str, client: &Client, kind: roadstead_world::Kind) -> Re
     made.map(drop).map_err(|error| refused(error.into()))
 }
 
-/// Writes down every request that comes over the network, as a real server would.
+/// Logs every request that comes over the network, as a real server would.
 fn write_down(server: &Server) -> Result<Arc<File>, Error> {
     let log = tempfile::tempfile().map_err(|source| Error::File {
         doing: "making an audit log in",
@@ -157,13 +157,13 @@ fn write_down(server: &Server) -> Result<Arc<File>, Error> {
     let book = Arc::clone(&log);
     server.observe_requests(move |asked| {
         let line = audit::line(asked, Timestamp::now());
-        // Why in one piece: several requests end at a time. Why dropped: counts that are too low show in what is measured.
+        // Why one write: several requests may end at the same time. Why ignored: counts that are too low show in the measurements.
         let _ = (&*book).write_all(line.as_bytes());
     });
     Ok(log)
 }
 
-/// Collects only when something was written since the last time.
+/// A garbage collector that acts only if the server was written to since the last call.
 fn garbage(server: &Server) -> Garbage {
     let (server, seen) = (server.clone(), AtomicU64::new(0));
     Garbage {

@@ -1,4 +1,4 @@
-//! How many inotify instances a user may have: an API server and a controller take several each, to see their certificates change.
+//! The limit of inotify instances of a user. An API server and a controller take several each, to watch their certificates.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::sync::Once;
 
 use crate::Progress;
 
-/// Where the kernel says it.
+/// The kernel's file of the limit.
 const LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
-/// Enough for some thirty planes with the controllers of other people. The usual limit of 128 is not enough for the tests.
+/// Enough for about thirty planes with third-party controllers. The usual limit of 128 is not enough for the tests.
 const INSTANCES_MIN: u32 = 1024;
 
 static ONCE: Once = Once::new();
 
-/// Raises the limit if it is too low and this user may do so; else says what an administrator can do.
+/// Raises the limit if it is too low and this user may do so; otherwise reports what an administrator can do.
 pub(super) fn allow(progress: &Progress) {
     ONCE.call_once(|| {
         if !is_enough(Path::new(LIMIT)) {
@@ -24,14 +24,14 @@ pub(super) fn allow(progress: &Progress) {
     });
 }
 
-/// Whether the limit is high enough now, or not known.
+/// Whether the limit is high enough or unknown.
 fn is_enough(limit: &Path) -> bool {
     let read = || fs::read_to_string(limit).ok()?.trim().parse::<u32>().ok();
     let is_low = || read().is_some_and(|limit| limit < INSTANCES_MIN);
     if !is_low() {
         return true;
     }
-    // Why the result does not matter: the limit is read again.
+    // Why ignored: the limit is read again.
     let _refused = fs::write(limit, INSTANCES_MIN.to_string());
     !is_low()
 }

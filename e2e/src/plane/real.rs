@@ -1,4 +1,4 @@
-//! A control plane made of processes, as it runs. What each method promises is said at the plane's own.
+//! A running control plane of processes. The methods are documented at [`super::ControlPlane`].
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::options::Audit;
 use crate::pki::{Files, Identity};
 use crate::process::{Guarded, Signal, Spec};
 
-/// What the API server shows, and who has signed it.
+/// A certificate of the API server, and its authority.
 pub(super) struct Certified {
     pub(super) authority: String,
     pub(super) server: Identity,
@@ -35,14 +35,14 @@ pub(super) struct Real {
     pub(super) certified: [Certified; 2],
     /// For [`Real::restore_storage`] and [`Real::revive`].
     pub(super) etcd: Spec,
-    /// Whether it was told to have no space.
+    /// Whether etcd was made to run out of space.
     pub(super) full: AtomicBool,
     pub(super) processes: Mutex<Vec<Guarded>>,
-    /// What `kill_apiserver` leaves for `restart_apiserver`.
+    /// The API server's command, for `restart_apiserver`.
     pub(super) apiserver: Spec,
-    /// Flags that it is started with beside those.
+    /// Additional flags of the API server.
     pub(super) more: Mutex<&'static [&'static str]>,
-    // Invariant: after `processes`, so that they are gone before their files.
+    // Invariant: declared after `processes`, so that the processes end before their files are removed.
     pub(super) dir: TempDir,
 }
 
@@ -141,7 +141,7 @@ impl Real {
                 .extend(self.flags().iter().map(ToString::to_string));
             self.spawn(apiserver)?;
             match self.wait_served(deadline).await {
-                // Why: a client's outgoing connection may sit on the port for a moment.
+                // Why: a client's outgoing connection may use the port for a moment.
                 Err(Error::Died { tail, .. })
                     if start::port_was_taken(&tail) && Instant::now() < deadline =>
                 {
@@ -197,7 +197,7 @@ impl Real {
         if fs::read_to_string(server_cert).is_ok_and(|shown| shown == *cert) {
             return Ok(());
         }
-        // Why first: it would read the files again by itself while only one of them is new.
+        // Why first: a running server would reload the files while only one of them is new.
         self.kill_apiserver();
         commands::write_private(server_cert, cert)?;
         commands::write_private(server_key, key)?;
@@ -233,7 +233,7 @@ impl Real {
         self.restart_apiserver().await
     }
 
-    /// Makes one directory of the plane a copy of another.
+    /// Replaces one directory of the plane by a copy of another.
     fn replace_dir(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from, to) = (self.dir.path().join(from), self.dir.path().join(to));
         let copied = match fs::remove_dir_all(&to) {
@@ -252,7 +252,7 @@ impl Real {
     }
 
     pub(super) fn kill(&self, name: &str) {
-        // Why not in one statement: the lock must not be held while the process is collected.
+        // Why two statements: the lock must not be held while the process is reaped.
         let killed: Vec<Guarded> = self
             .processes()
             .extract_if(.., |process| process.name() == name)

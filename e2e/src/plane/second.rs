@@ -1,7 +1,7 @@
-//! A second API server on the etcd of a plane, which can be kept from hearing of Jobs: from then on it shows their past.
+//! A second API server on the etcd of a plane. It can be cut off from changes of Jobs, and then shows their past.
 //!
-//! For Jobs its way to etcd goes through a [`Link`]. While that is cut, it answers of them what it may answer from its own memory
-//! (lists of any version, watches) and nothing that etcd must be asked for. All else it serves as ever.
+//! For Jobs it reaches etcd through a [`Link`]. While that is cut, it answers requests for Jobs only from its watch cache (lists
+//! of any version, watches). It serves all other resources as usual.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,7 +33,7 @@ impl fmt::Debug for SecondServer {
 }
 
 impl SecondServer {
-    /// Where it listens. It shows the certificate of the plane's first server.
+    /// The address of the server, which has the certificate of the plane's first server.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -43,7 +43,7 @@ impl SecondServer {
         self.client.clone()
     }
 
-    /// From here on it hears nothing new of Jobs.
+    /// Cuts the server off from changes of Jobs.
     pub fn fall_behind(&self) {
         self.storage.cut(Cut::Swallow);
     }
@@ -55,9 +55,9 @@ impl SecondServer {
         self.process.signal(Signal::Stop)
     }
 
-    /// Thaws it (SIGCONT): it goes on where it was.
+    /// Thaws it (SIGCONT): it continues with its old state.
     ///
-    /// *Errors*: as there.
+    /// *Errors*: it cannot be signalled.
     pub fn resume(&self) -> std::io::Result<()> {
         self.process.signal(Signal::Continue)
     }
@@ -77,7 +77,7 @@ impl Real {
         let storage = Link::start_to_socket(&self.dir.path().join(commands::ETCD_SOCKET)).await;
         let storage = storage.map_err(failed)?;
         let mut spec = self.apiserver.clone();
-        // Why without an audit log: two processes would write into one file.
+        // Why without an audit log: two processes would write to one file.
         let replaced = ["--secure-port=", "--audit-"];
         spec.args
             .retain(|arg| !replaced.iter().any(|start| arg.starts_with(start)));

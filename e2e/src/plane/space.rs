@@ -1,7 +1,7 @@
-//! A database without space, as etcd itself sees it: its limit is put below what it holds, and later up again.
+//! An etcd without space: its limit is set below the size of its data, and later raised again.
 //!
-//! Once etcd has refused a write for lack of space it refuses all of them until somebody takes the alarm off, whatever its
-//! limit is by then. That is asked for over its HTTP gateway, so no other program is needed.
+//! Once etcd has refused a write for lack of space, it refuses all writes until an administrator disarms the alarm, even
+//! with a higher limit. This module disarms it over etcd's HTTP gateway, so no other program is needed.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -18,19 +18,19 @@ use tokio::task::JoinSet;
 use super::real::Real;
 use super::{ETCD, Error, commands};
 
-/// Below what any database holds. The last flag of a name counts.
+/// A limit below the size of any database. The last flag of a name counts.
 const NO_SPACE: &str = "--quota-backend-bytes=1";
 // Wire: etcd's API, `Maintenance.Alarm`.
 const ALARM_PATH: &str = "/v3/maintenance/alarm";
 
 impl Real {
-    /// From here on etcd refuses writes, as one does that is full.
+    /// Makes etcd refuse writes, like a full one.
     pub(super) async fn fill_storage(&self) -> Result<(), Error> {
         self.full.store(true, Ordering::Relaxed);
         self.restart_storage(Some(NO_SPACE)).await
     }
 
-    /// Gives it space again and takes the alarm off. Does nothing if it is not full.
+    /// Gives etcd space again and disarms the alarm. Does nothing if it is not full.
     pub(super) async fn free_storage(&self) -> Result<(), Error> {
         if !self.full.load(Ordering::Relaxed) {
             return Ok(());
@@ -53,7 +53,7 @@ impl Real {
         self.wait_served(deadline).await
     }
 
-    /// Whether there was none any more.
+    /// Disarms the alarms. Returns whether there was none.
     async fn take_alarms_off(&self) -> anyhow::Result<bool> {
         let raised = self.ask_storage(&json!({"action": "GET"})).await?;
         let raised = raised["alarms"].as_array().cloned().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Real {
     async fn ask_storage(&self, question: &Value) -> anyhow::Result<Value> {
         let stream = UnixStream::connect(self.dir.path().join(commands::ETCD_SOCKET)).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Why in a set: the connection ends with the answer.
+        // Why a set: the connection's task ends with this function.
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
         let request = Request::post(ALARM_PATH)

@@ -1,4 +1,4 @@
-//! Bringing a plane up, one thing after the other; each wait ends early when a process dies.
+//! Starts a plane, one part after the other. Each wait ends early if a process dies.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,13 +24,13 @@ use crate::pki::{self, Authority};
 use crate::port;
 use crate::process::Guarded;
 
-/// Memory-backed place for the files of a plane.
+/// Memory-backed directory for the files of a plane.
 const SHM: &str = "/dev/shm";
-/// Free space that it must have: etcd keeps two log segments of 64 MB and grows from there.
+/// Free bytes that it must have: etcd keeps two log segments of 64 MB, and its database grows.
 const SHM_FREE_BYTES_MIN: u64 = 2 << 30;
-/// How often another port is tried when ours was taken between choosing and binding.
+/// Attempts with another port if the chosen port was taken before the server could bind it.
 const PORT_ATTEMPTS: usize = 5;
-/// How long one question to a starting server may take.
+/// Timeout of one request to a starting server.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest name of a plane: it is part of a Unix socket's path, which ends at 107 bytes.
 const NAME_MAX: usize = 40;
@@ -134,7 +134,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Finds or builds the programs that these planes need, so that planes that start together wait for one build only.
+/// Finds or builds the programs that a plane needs.
 pub(crate) async fn locate(options: &Options) -> Result<Binaries, Error> {
     let mut programs = match options.kind {
         Kind::Real => vec![Program::Etcd, Program::KubeApiserver],
@@ -195,7 +195,7 @@ async fn start_apiserver(plane: &mut Real, layout: &Layout<'_>, deadline: Instan
     Ok(())
 }
 
-/// Waits for kwok's port before any node is made, because nodes carry it.
+/// Starts kwok before any node is created, because nodes contain its port.
 async fn start_kwok(plane: &Real, layout: &Layout<'_>, deadline: Instant) -> Result<(), Error> {
     for attempt in 1.. {
         let port = port::free().ok_or_else(|| Error::NoPort {
@@ -232,7 +232,7 @@ async fn create_nodes(plane: &Real, client: &Client, options: &Options) -> Resul
     Ok(())
 }
 
-/// Waits for what the parts beside the API server do at their start.
+/// Waits until the components beside the API server have finished their start.
 async fn wait_for_parts(
     plane: &Real,
     client: &Client,
@@ -282,7 +282,7 @@ impl Real {
         self.until(deadline, "its socket", ETCD, listens).await
     }
 
-    /// Waits until the API server says so itself and the namespaces that it makes at its first start are there.
+    /// Waits until the API server is ready and has created its namespaces.
     pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
         let client = self.own_client()?;
         let ready = || async {
@@ -303,7 +303,7 @@ impl Real {
         self.access.client_via(&self.access.server_url())
     }
 
-    /// Asks `probe` until it answers.
+    /// Repeats `probe` until it returns a value.
     pub(super) async fn until<T, F>(
         &self,
         deadline: Instant,

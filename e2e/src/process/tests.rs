@@ -42,7 +42,7 @@ fn closing_the_pipe_kills_the_process_and_removes_its_directory() {
     fs::create_dir(dir.path().join("doomed")).unwrap();
     let mut process = Guarded::spawn(spec(dir.path(), "exec sleep 600")).unwrap();
     assert!(state(process.id()).is_some());
-    // What the kernel does when the owner dies.
+    // The kernel does this when the owner dies.
     drop(process.child.stdin.take());
     eventually("the watcher must kill the process", || {
         state(process.id()).is_none()
@@ -56,7 +56,7 @@ fn closing_the_pipe_kills_the_process_and_removes_its_directory() {
 fn a_stopped_process_is_killed_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut process = Guarded::spawn(spec(dir.path(), "exec sleep 600")).unwrap();
-    // Why: stopped any earlier, the shell has not started the watcher yet.
+    // Why: before that, the shell may not have started the watcher.
     eventually("the program must run", || {
         fs::read_to_string(format!("/proc/{}/comm", process.id())).is_ok_and(|name| name.trim() == "sleep")
     });

@@ -1,7 +1,7 @@
-//! The accounts under which our processes run: one in each cluster, as in a pod, with the rights that an installation applies
-//! (`deploy/rights`), so that every test shows that they are enough.
+//! The accounts of Roadstead's processes: one in each cluster, as in a pod, with the rights of an installation
+//! (`deploy/rights`), so every test shows that these rights are enough.
 //!
-//! Invariant: no person writes as these, so that what our processes write can be told from what users write.
+//! Invariant: tests never write as these accounts, so writes of Roadstead's processes can be told from those of users.
 
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ use tokio::time::sleep;
 use super::objects::{apply_error, apply_named};
 use super::{Error, PATIENCE, POLL, Part, SYSTEM_NAMESPACE};
 
-/// How long its token lasts: longer than any stage.
+/// Lifetime of its token in seconds: longer than any stage.
 const TOKEN_SECS: u32 = 24 * 60 * 60;
 
-/// As whom something runs in a cluster.
+/// The owner of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
-    /// The process of ours that plays this part.
+    /// The process of Roadstead in this role.
     Ours(Part),
-    /// The reference, which is given all rights.
+    /// The reference, which gets all rights.
     Kueue,
 }
 
@@ -60,13 +60,13 @@ impl Who {
     }
 }
 
-/// With the integrations that a test may switch on.
+/// The rights of a process, with the integrations that a test may switch on.
 fn ours(process: Process) -> Vec<Value> {
     let kinds: Vec<&Kind> = TABLE.built().collect();
     manifests(process, SYSTEM_NAMESPACE, &kinds)
 }
 
-/// Makes the account in a cluster, with its rights, which work then. Those that it had in another part stay.
+/// Creates the account in a cluster with its rights, and waits until they are effective. Rights of another role stay.
 pub(super) async fn grant(cluster: &str, client: &Client, who: Who) -> Result<(), Error> {
     let objects = who.manifests();
     for object in &objects {
@@ -78,7 +78,7 @@ pub(super) async fn grant(cluster: &str, client: &Client, who: Who) -> Result<()
     Ok(())
 }
 
-/// A token of the account, which is there.
+/// A token of the account, which must exist.
 pub(super) async fn token(cluster: &str, client: &Client) -> Result<String, Error> {
     let failed = |source| apply_error(cluster, format!("a token of ServiceAccount {ACCOUNT}"), source);
     let unread = |source| failed(kube::Error::SerdeError(source));
@@ -105,7 +105,7 @@ fn one_right(role: &Value) -> ResourceAttributes {
     }
 }
 
-/// Waits until the API server knows of the binding.
+/// Waits until the API server applies the binding.
 async fn wait_allowed(cluster: &str, client: &Client, right: ResourceAttributes) -> Result<(), Error> {
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let question = SubjectAccessReview {

@@ -1,8 +1,8 @@
-//! The clocks of one process: the time of day as far off as a test wants it, also while the process runs, and time that passes too
-//! fast or too slowly.
+//! The clocks of one process. A test can shift its time of day, also while the process runs, and let its time pass too fast or
+//! too slowly.
 //!
-//! A small library is loaded into the process before all others. It is in C and not in Rust because what it replaces is called
-//! with bare pointers, and this workspace forbids unsafe code.
+//! A small library is loaded into the process before all others. Why in C: the functions that it replaces take raw pointers,
+//! and this workspace forbids unsafe code.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 use super::{Error, PATIENCE, Stage, system};
 
 const SOURCE: &str = include_str!("clock.c");
-/// Every machine with Rust has one: it is what links our programs.
+/// The C compiler. Every machine with Rust has one, as the linker.
 const COMPILER: &str = "cc";
-/// How the loader is told of the library.
+/// The variable that tells the loader the library.
 const LIBRARY: &str = "LD_PRELOAD";
-/// How the library is told of the file.
+/// The variable that tells the library its file.
 const FILE: &str = "STAGE_CLOCK";
 
 impl Stage {
-    /// Lets the time of day of our process in a cluster be off by so much, also while it runs; its other clocks stay as they are. A
-    /// process that has the machine's clocks gets some of its own with its next start.
+    /// Shifts the time of day of our process in a cluster by `off`, also while it runs; its other clocks stay. A process with the
+    /// machine's clocks gets its own clocks at its next start.
     ///
-    /// *Errors*: there is no C compiler, or it says no.
+    /// *Errors*: there is no C compiler, or it fails.
     pub async fn set_clock(&self, cluster: &str, off: SignedDuration) -> Result<(), Error> {
         let library = self.clock.get_or_try_init(|| build(self.dir.path())).await?;
         self.with_subject(cluster, |subject| {
@@ -35,7 +35,7 @@ impl Stage {
         })
     }
 
-    /// Lets all clocks of our process in a cluster gain so many millionths of the time that passes, from its next start on.
+    /// Makes all clocks of our process in a cluster run fast by `ppm` parts per million, from its next start on.
     ///
     /// *Errors*: as [`Stage::set_clock`].
     pub async fn set_drift(&self, cluster: &str, ppm: i32) -> Result<(), Error> {
@@ -46,7 +46,7 @@ impl Stage {
         })
     }
 
-    /// Takes a process its own clocks again, and kills it if it had some.
+    /// Gives a process the machine's clocks again, and kills it if it had its own.
     pub fn drop_clock(&self, cluster: &str) -> Result<(), Error> {
         self.with_subject(cluster, |subject| {
             subject.drop_clock();
@@ -55,9 +55,9 @@ impl Stage {
     }
 }
 
-/// Makes the library in this directory.
+/// Builds the library in this directory.
 ///
-/// *Errors*: there is no C compiler, or it says no.
+/// *Errors*: there is no C compiler, or it fails.
 async fn build(dir: &Path) -> Result<PathBuf, Error> {
     build_with(COMPILER, dir).await
 }
@@ -93,17 +93,17 @@ async fn build_with(compiler: &str, dir: &Path) -> Result<PathBuf, Error> {
 /// Bytes of a number for the library.
 const NUMBER: usize = size_of::<i64>();
 
-/// Makes the file of clocks that are right.
+/// Creates the file for correct clocks.
 pub(super) fn make(file: &Path) -> Result<(), Error> {
     fs::write(file, [0; 2 * NUMBER]).map_err(system(format!("making the clock {}", file.display())))
 }
 
-/// Sets how far the time of day is off by the clock that reads this file.
+/// Sets the shift of the time of day of the process that reads this file.
 pub(super) fn set(file: &Path, off: SignedDuration) -> Result<(), Error> {
     write(file, 0, i64::try_from(off.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Sets by how many millionths the clocks are too fast that read this file.
+/// Sets the drift, in parts per million, of the process that reads this file.
 pub(super) fn set_drift(file: &Path, ppm: i32) -> Result<(), Error> {
     write(file, NUMBER, ppm.into())
 }
@@ -111,19 +111,19 @@ pub(super) fn set_drift(file: &Path, ppm: i32) -> Result<(), Error> {
 fn write(file: &Path, at: usize, number: i64) -> Result<(), Error> {
     let doing = || format!("setting the clock of {}", file.display());
     let write = || {
-        // Why neither truncated nor replaced: who reads it has it mapped.
+        // Why neither truncated nor replaced: the process has mapped the file.
         let open = fs::OpenOptions::new().write(true).open(file)?;
         std::os::unix::fs::FileExt::write_all_at(&open, &number.to_ne_bytes(), at as u64)
     };
     write().map_err(system(doing()))
 }
 
-/// What a process must find in its environment to have this clock.
+/// The environment of a process with this clock.
 pub(super) fn environment(library: &Path, file: &Path) -> [(&'static str, String); 2] {
     [(LIBRARY, library), (FILE, file)].map(|(name, path)| (name, path.display().to_string()))
 }
 
-/// Whether this belongs to an environment with such a clock.
+/// Whether a variable belongs to such an environment.
 pub(super) fn is_ours(name: &str) -> bool {
     [LIBRARY, FILE].contains(&name)
 }
@@ -137,9 +137,9 @@ mod tests {
 
     use super::*;
 
-    /// Prints the time of day in seconds, once for each line that it reads; the shell asks by itself and starts nobody for it.
+    /// Prints the time of day in seconds, once for each line that it reads. The shell reads the clock itself and starts no process.
     const TELL: &str = r#"while read -r _; do echo "$EPOCHREALTIME"; done"#;
-    /// What the answer of a shell may take on a busy machine.
+    /// Limit of a shell's answer on a busy machine.
     const SLOW: SignedDuration = SignedDuration::from_secs(20);
 
     /// Spec: safety F18
@@ -168,13 +168,13 @@ mod tests {
             let told: f64 = told.parse().unwrap();
             let told = Timestamp::UNIX_EPOCH + SignedDuration::from_secs_f64(told);
             let late = told.duration_since(before + off);
-            // Why not quite zero: the shell tells microseconds.
+            // Why not zero: the shell prints microseconds.
             let none = SignedDuration::from_millis(-1);
             assert!(none <= late && late < SLOW, "{off}: {told} is late by {late}");
         }
     }
 
-    /// Waits for nothing for a second, as whoever waits for events does, and prints how many thousandths it has waited.
+    /// Waits a second for events, as an event loop does, and prints how many milliseconds it has waited.
     const WAITS: &str = r#"
         #include <stdio.h>
         #include <sys/epoll.h>
@@ -214,7 +214,7 @@ mod tests {
             let told = waits.envs(environment(&library, &file)).output().await.unwrap();
             took.push(begun.elapsed());
             let told: u32 = String::from_utf8_lossy(&told.stdout).parse().unwrap();
-            // For the process it is a second each time, or somewhat more on a busy machine.
+            // By the process's clock it is a second each time, or a little more on a busy machine.
             assert!((1_000..3_000).contains(&told), "{ppm}: {told}");
         }
         // By the machine's clock the fast one is over after two thirds of a second, the slow one after two.

@@ -1,10 +1,10 @@
-//! A controller of other people beside a real control plane: its definitions, its webhooks, its process.
+//! A third-party controller beside a real control plane: its definitions, its webhooks, its process.
 //!
-//! In a cluster its webhooks are reached through a Service. Here that Service is a name for this machine, so the API server dials
-//! loopback and still asks for the certificate of the Service, which the harness signs.
+//! In a cluster the API server reaches its webhooks through a Service. Here that Service is a name for this machine, so the API
+//! server dials loopback and still expects the Service's certificate, which the harness signs.
 //!
-//! Invariant: nothing of it that can be told so listens on anything but loopback. Its account may do everything: what is tested is
-//! what it does, not what it may.
+//! Invariant: it listens on loopback only, as far as it can be configured. Its account has all rights: its behaviour is tested,
+//! not its rights.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::pki::Authority;
 use crate::process::{Guarded, Spec};
 use crate::{ControlPlane, Progress, plane};
 
-/// Which controller.
+/// A third-party controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// `sigs.k8s.io/jobset`.
@@ -40,7 +40,7 @@ pub enum Runs {
     MpiJobs,
     /// `github.com/argoproj/argo-workflows`.
     ///
-    /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
+    /// Limit: its health port is always 6060, so only one of several could answer there. The harness asks none.
     Workflows,
     /// `sigs.k8s.io/lws`.
     LeaderWorkerSets,
@@ -48,16 +48,16 @@ pub enum Runs {
     TrainJobs,
 }
 
-/// What is particular about one controller.
+/// The properties of one controller.
 struct Part {
     program: Program,
-    /// Its arguments, from where its files are and the ports of its health and its webhooks.
+    /// Its arguments, from the directory of its files and the ports of its health and webhooks.
     arguments: fn(&Path, [u16; 2]) -> Vec<String>,
-    /// Its configuration file, from the same; `None` if it reads none.
+    /// Its configuration file, from the same inputs; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
     health: Health,
     hooks: Option<Hooks>,
-    /// What it finds in its cluster at its start.
+    /// Objects that must exist in its cluster before its start.
     before: fn() -> Vec<Value>,
     environment: &'static [(&'static str, &'static str)],
 }
@@ -77,38 +77,38 @@ impl Part {
     }
 }
 
-/// How it is known that a controller is up.
+/// How the harness knows that a controller is ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Health {
-    /// It answers on the port it was given.
+    /// It answers on its configured port.
     Asked,
-    /// By what it does: it has no port that can be chosen.
+    /// It has no configurable port, so the harness does not ask it.
     Unasked,
 }
 
-/// Where the webhooks of a controller are in a cluster.
+/// The webhooks of a controller in its cluster.
 struct Hooks {
     namespace: &'static str,
     service: &'static str,
-    /// Label that the pods of its jobs have: its webhooks for pods are called for no others; `None` if it has none for pods.
+    /// Label of the pods of its jobs: its webhooks for pods are called for no other pods; `None` if it has none for pods.
     ///
-    /// Why here: its release adds that to the generated webhooks by a patch.
+    /// Why here: its release adds this label to the generated webhooks by a patch.
     pod_label: Option<&'static str>,
-    /// Where it looks for its certificate, below its directory.
+    /// The directory of its certificate, below its own directory.
     certificates: &'static str,
 }
 
 const CONFIGURATION: &str = "config.yaml";
-/// Where the workflow controller reads its settings.
+/// Namespace of the workflow controller's settings.
 const ARGO: &str = "argo";
 
-/// Tells a controller where its configuration is.
+/// The argument with the path of the configuration file.
 fn configured(dir: &Path, _ports: [u16; 2]) -> Vec<String> {
     let file = dir.join(CONFIGURATION);
     vec!["--config".to_owned(), file.display().to_string()]
 }
 
-/// The configuration of controllers that are made as those of JobSets are.
+/// The configuration of controllers that are built like the JobSet controller.
 fn usual(api_version: &str, dir: &Path, [health, webhook]: [u16; 2]) -> Value {
     json!({
         "apiVersion": api_version,
@@ -139,7 +139,7 @@ const fn trainer() -> Part {
             namespace: "kubeflow-system",
             service: "kubeflow-trainer-controller-manager",
             pod_label: None,
-            // Why: this version looks in the usual place below the directory for temporary files.
+            // Why: this version reads the default place below the directory for temporary files.
             certificates: "k8s-webhook-server/serving-certs",
         }),
         ..Part::of(Program::Trainer)
@@ -207,7 +207,7 @@ impl Runs {
                             "data": {"metricsConfig": off, "telemetryConfig": off}}),
                     ]
                 },
-                // Why so soon: a pod that was deleted is taken for one that is only not seen yet for this long.
+                // Why so short: for this long the controller assumes that a missing pod is only not visible yet.
                 environment: &[
                     ("LEADER_ELECTION_DISABLE", "true"),
                     ("RECENTLY_STARTED_POD_DURATION", "1s"),
@@ -239,7 +239,7 @@ impl Runs {
     }
 }
 
-/// A running controller. It ends when it is dropped or this process dies; what it has applied stays.
+/// A running controller. It ends when it is dropped or this process dies; its applied objects stay.
 #[derive(Debug)]
 pub struct Controller {
     process: Guarded,
@@ -248,9 +248,9 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Applies its definitions and webhooks and starts it; returns when it answers them.
+    /// Applies its definitions and webhooks and starts it. Returns when it is ready.
     ///
-    /// *Errors*: its program cannot be had, it died (with the end of its log), it did not become ready in time.
+    /// *Errors*: its program is missing, it died (with the end of its log), it was not ready in time.
     /// *Limits*: a first build takes minutes; a real control plane only.
     pub async fn start(runs: Runs, plane: &ControlPlane, progress: &Progress) -> Result<Self, Error> {
         let (part, cluster) = (runs.part(), plane.name());
@@ -320,7 +320,7 @@ impl Controller {
             }
             sleep(POLL).await;
         }
-        // Why last: webhooks without a process behind them refuse every pod and job.
+        // Why last: while its process does not run, its webhooks make the API server refuse every pod and job.
         if let Some((hooks, authority)) = hooks {
             let webhooks = { objects(&binaries, part.program)?.into_iter() }
                 .filter_map(|object| reachable(object, hooks, &authority, webhook));
@@ -376,14 +376,14 @@ pub(super) fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Er
     path.map_err(system(format!("looking for {}", program.name())))
 }
 
-/// Everything in the manifests of its release.
+/// All objects in the manifests of its release.
 pub(super) fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
     let mut all = Vec::new();
     for path in binaries.manifests(program) {
         let doing = || format!("reading {}", path.display());
         let text = fs::read_to_string(&path).map_err(system(doing()))?;
         let wrong = |why: String| system(doing())(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-        // Why no budget: it guards against strangers' files, and the definitions of pods alone exceed it.
+        // Why no budget: it protects against untrusted files, and definitions with pod templates exceed it.
         let options = serde_saphyr::options! { with_snippet: false, budget: None };
         let read: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
             .map_err(|error| wrong(error.to_string()))?;
@@ -403,7 +403,7 @@ async fn install_kinds(cluster: &str, client: &Client, objects: &[Value]) -> Res
     define(cluster, client, &kinds.map_err(wrong)?).await
 }
 
-/// Makes the certificate of its webhooks; gives the authority that has signed it, PEM.
+/// Makes the certificate of its webhooks. Returns the certificate of the authority, PEM.
 fn certify(hooks: &Hooks, dir: &Path) -> Result<String, Error> {
     let certificates = |source| {
         Error::Plane(plane::Error::Certificates {
@@ -427,7 +427,7 @@ fn write(dir: &Path, name: &str, text: &str) -> Result<(), Error> {
     fs::write(&path, text).map_err(system(format!("writing {}", path.display())))
 }
 
-/// Writes what it reads at its start; gives its arguments.
+/// Writes the files that it reads at its start. Returns its arguments.
 fn settings(part: &Part, plane: &ControlPlane, dir: &Path, ports: [u16; 2]) -> Result<Vec<String>, Error> {
     plane
         .write_kubeconfig(&dir.join("kubeconfig"))
@@ -439,7 +439,7 @@ fn settings(part: &Part, plane: &ControlPlane, dir: &Path, ports: [u16; 2]) -> R
     Ok((part.arguments)(dir, ports))
 }
 
-/// Its namespace, and the Service to which its webhooks lead.
+/// Its namespace, and the Service of its webhooks.
 fn around(hooks: &Hooks) -> [Value; 2] {
     [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": hooks.namespace}}),

@@ -1,7 +1,7 @@
-//! Plays the dashboards of Ray clusters, as far as the Ray operator asks them how jobs and services do.
+//! Plays the dashboards of Ray clusters, as far as the Ray operator asks them for the state of jobs and services.
 //!
-//! The operator looks for a dashboard under the name of a Service, which no name server here knows. So it is given this as its
-//! proxy for HTTP, and all its questions come here; what it asks the API server goes by HTTPS, past the proxy.
+//! The operator calls a dashboard by the name of a Service, which no name server here knows. So this is the operator's HTTP
+//! proxy, and all its calls come here. Its calls to the API server use HTTPS and do not go through the proxy.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,15 +20,15 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 const JOBS: &str = "/api/jobs/";
-/// What a cluster serves.
+/// Path of the applications that a cluster serves.
 const SERVED: &str = "/api/serve/applications/";
-/// Where the part of a cluster that takes requests says that it is well.
+/// Path of the health of a cluster's request proxy.
 const WELL: &str = "/-/healthz";
-/// How long a job runs when its name gives no number.
+/// How long a job without a number in its name runs.
 const USUAL: Duration = Duration::from_secs(1);
 
-/// The dashboard of a Ray cluster, played. A job runs as many seconds from the first question on as the number at the end of its name says (`train-30`),
-/// and then has succeeded. What is to be served is served at once. Ends when it is dropped.
+/// A played dashboard of Ray clusters. A job runs from the first call for as many seconds as the number at the end of its name
+/// (`train-30`), and then has succeeded. Applications are served at once. It ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Dashboard {
     address: SocketAddr,
@@ -38,7 +38,7 @@ pub(super) struct Dashboard {
 impl Dashboard {
     /// Listens on loopback.
     ///
-    /// *Errors*: no port could be had.
+    /// *Errors*: no port is free.
     pub(super) async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -59,13 +59,13 @@ impl Dashboard {
         })
     }
 
-    /// Where it is, as a proxy.
+    /// Its URL as a proxy.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 }
 
-/// The jobs that were asked for, and since when.
+/// The jobs that the operator asked for, and the time of the first call.
 #[derive(Debug, Default)]
 struct Jobs(Mutex<BTreeMap<String, Instant>>);
 

@@ -1,8 +1,8 @@
-//! What a kubelet and the endpoint controller would do for a Deployment of ours on a plane without nodes: its process runs with
-//! exactly the flags, the environment, the files and the service account that the Deployment names.
+//! Acts as a kubelet and the endpoint controller for a Deployment of Roadstead on a plane without nodes. The process runs with
+//! exactly the flags, environment, files and service account that the Deployment names.
 //!
-//! Two things differ from a pod: files are mounted elsewhere, so the paths in the flags are led there, and the address of the API
-//! server and the token come in a kubeconfig.
+//! Two things differ from a pod: files are in another directory, so the paths in the flags are replaced, and the address of the
+//! API server and the token come in a kubeconfig.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -25,24 +25,24 @@ use crate::ControlPlane;
 use crate::port;
 use crate::process::{self, Guarded, Spec};
 
-/// The flag with which an API server finds webhooks through Services without a network of their own: by their endpoints.
+/// The flag with which an API server reaches webhooks by the endpoints of their Services instead of cluster addresses.
 pub const BY_ENDPOINTS: &str = "--enable-aggregator-routing=true";
-/// Documentation of RFC 5737: nothing is sent there, only the route is asked for.
+/// A documentation address of RFC 5737. Nothing is sent there; it only selects a route.
 const ELSEWHERE: &str = "192.0.2.1:9";
-/// How long its token lasts: longer than any test.
+/// Lifetime of its token in seconds: longer than any test.
 const TOKEN_SECS: u32 = 24 * 60 * 60;
 /// Label by which an `EndpointSlice` belongs to a Service.
 const OF_SERVICE: &str = "kubernetes.io/service-name";
 
-/// A process that a Deployment asks for. It ends when it is dropped.
+/// The process of a Deployment. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Deployed {
     process: Guarded,
-    // Invariant: after the process that reads it.
+    // Invariant: declared after the process that reads it.
     _dir: TempDir,
 }
 
-/// Ports for the values of an installation, so that several run on one machine: health, metrics, webhook, visibility.
+/// Free ports for the values of an installation, so that several can run on one machine: health, metrics, webhook, visibility.
 ///
 /// *Errors*: no port is free.
 pub fn free_ports() -> Result<[u16; 4], Error> {
@@ -54,10 +54,10 @@ pub fn free_ports() -> Result<[u16; 4], Error> {
 }
 
 impl Deployed {
-    /// Starts the process of a Deployment that is there, leads the Services of its namespace to it, waits until it is ready and
-    /// says so in the Deployment's status.
+    /// Starts the process of an existing Deployment, makes it the endpoint of the Services that select its pods, waits until it is
+    /// ready, and writes the Deployment's status.
     ///
-    /// *Errors*: something that the Deployment names is missing, or the process does not become ready (with the end of its log).
+    /// *Errors*: an object that the Deployment names is missing, or the process does not become ready (with the end of its log).
     pub async fn start(plane: &ControlPlane, namespace: &str, name: &str) -> Result<Self, Error> {
         let client = super::client_of(plane)?;
         let failed = |what: &str| {
@@ -142,7 +142,7 @@ impl Deployed {
             .as_ref()
             .and_then(|spec| spec.replicas)
             .unwrap_or(1);
-        // Why all: one process stands for every replica here.
+        // Why all: one process represents every replica here.
         let status = json!({"status": {
             "observedGeneration": deployment.metadata.generation, "replicas": replicas, "updatedReplicas": replicas,
             "readyReplicas": replicas, "availableReplicas": replicas,
@@ -203,14 +203,14 @@ fn health_of(container: &Container) -> SocketAddr {
         .into()
 }
 
-/// This machine's address as others see it. Why not loopback: endpoints may not be there.
+/// This machine's outward address. Why not loopback: the API server refuses loopback endpoints.
 fn address() -> io::Result<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(ELSEWHERE)?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// Makes the endpoints of the Services that select the pod.
+/// Creates the endpoints of the Services that select the pod.
 async fn lead(client: &Client, namespace: &str, container: &Container) -> Result<(), kube::Error> {
     let here = address().map_err(|error| kube::Error::Service(Box::new(error)))?;
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);

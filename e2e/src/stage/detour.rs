@@ -1,4 +1,4 @@
-//! Our process in a cluster and its own API server, with a cable between them for tests that cut or count there too.
+//! A link between our process in a cluster and its own API server, for tests that cut or count requests there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use super::{Error, Stage, account, client_of, system};
 use crate::{ControlPlane, Link};
 
 impl Stage {
-    /// Leads our process in a cluster to its API server through a cable from its next start on. [`Stage::straighten`] takes it out
-    /// again.
+    /// Connects our process in a cluster to its API server through a link from its next start on. [`Stage::straighten`] removes the
+    /// link.
     pub async fn detour(&self, cluster: &str) -> Result<Arc<Link>, Error> {
         let plane = self.plane(cluster)?;
         let link = Arc::new(plane.link().await.map_err(system("starting a link"))?);
@@ -17,7 +17,7 @@ impl Stage {
         Ok(link)
     }
 
-    /// Kills our process in a cluster if its way is a detour, and lets it go straight from its next start on.
+    /// Removes the link of our process in a cluster, and kills the process if it had one. Its next start connects directly.
     pub async fn straighten(&self, cluster: &str) -> Result<(), Error> {
         let link = self.detours().remove(cluster);
         if link.is_some() {
@@ -32,7 +32,7 @@ impl Stage {
         self.detours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the kubeconfig of our process in a cluster, which leads it there. Its account must be there.
+    /// Writes the kubeconfig of our process in a cluster, with this URL. Its account must exist.
     pub(super) async fn give_account(&self, plane: &ControlPlane, server_url: &str) -> Result<(), Error> {
         let token = account::token(plane.name(), &client_of(plane)?).await?;
         let path = self.own_kubeconfig(plane.name());

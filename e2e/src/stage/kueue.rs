@@ -1,10 +1,11 @@
-//! Kueue in a cluster of the stage: its controller as a process, its definitions and webhooks out of its own manifest.
+//! Kueue in a cluster of the stage: its controller as a process, its definitions and webhooks from its own manifest.
 //!
-//! Both are brought by the user, or built from its published module ([`Kueue::built`]). In a pod, Kueue makes its certificate itself and puts it into a Secret, the kubelet lays that into
-//! the pod, and Kueue writes its authority into the webhook configurations. Here the harness plays the kubelet ([`mount`]), and the
-//! Service of the webhooks is a name for this machine: so the API server asks for the certificate that Kueue has made.
+//! The user provides both, or they are built from Kueue's published module ([`Kueue::built`]). In a pod, Kueue makes its
+//! certificate and puts it into a Secret, the kubelet mounts that into the pod, and Kueue writes its authority into the webhook
+//! configurations. Here the harness acts as the kubelet ([`mount`]), and the Service of the webhooks is a name for this machine,
+//! so the API server expects the certificate that Kueue has made.
 //!
-//! Invariant: nothing of it listens on anything but loopback.
+//! Invariant: it listens on loopback only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,9 +23,9 @@ use crate::binaries::Program;
 
 /// The Service that its webhook configurations name.
 const WEBHOOK_SERVICE: &str = "kueue-webhook-service";
-/// Where it keeps its certificate.
+/// The Secret with its certificate.
 const CERTIFICATE: &str = "kueue-webhook-server-cert";
-/// What its release puts in front of the names in its generated manifests.
+/// The prefix that its release adds to the names in its generated manifests.
 const PREFIX: &str = "kueue";
 /// The same Service as its generated manifests name it.
 const WEBHOOK_SERVICE_BARE: &str = "webhook-service";
@@ -44,22 +45,22 @@ const INSTALLED: [&str; 3] = [
 ];
 /// Requests per second that its client may send: those of its release, not those of its code.
 const CLIENT_QPS: u32 = 300;
-/// How many more than that at once.
+/// Burst of the same client.
 const CLIENT_BURST: u32 = 500;
 
-/// What the user has brought of Kueue.
+/// The parts of Kueue that the stage needs.
 #[derive(Debug)]
 pub struct Kueue {
     controller: PathBuf,
     objects: Vec<Value>,
 }
 
-/// Where one of its processes lives.
+/// The files and ports of one of its processes.
 #[derive(Debug)]
 pub(super) struct Place {
     /// Its configuration file.
     pub(super) config: PathBuf,
-    /// Where it reads its certificate.
+    /// The directory from which it reads its certificate.
     pub(super) certificates: PathBuf,
     /// Ports of health, metrics and webhooks.
     pub(super) ports: [u16; 3],
@@ -68,12 +69,12 @@ pub(super) struct Place {
 impl Kueue {
     /// Reads the manifest of a release (`manifests.yaml`); `controller` is its program.
     ///
-    /// *Errors*: a file cannot be read, or holds nothing that can be installed.
+    /// *Errors*: a file cannot be read, or has nothing to install.
     pub fn read(controller: &Path, manifests: &Path) -> Result<Self, Error> {
         let doing = || format!("reading {}", manifests.display());
         let text = fs::read_to_string(manifests).map_err(system(doing()))?;
         let wrong = |why: String| system(doing())(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-        // Why no budget: it guards against strangers' files, and the definitions of pods alone exceed it.
+        // Why no budget: it protects against untrusted files, and definitions with pod templates exceed it.
         let options = serde_saphyr::options! { with_snippet: false, budget: None };
         let all: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
             .map_err(|error| wrong(error.to_string()))?;
@@ -87,7 +88,7 @@ impl Kueue {
         Ok(Self { controller, objects })
     }
 
-    /// The one of the pinned module, as its release would install it; built if it was not built before.
+    /// Kueue of the pinned module, as its release would install it; built if it was not built before.
     ///
     /// *Errors*: it cannot be built, or its manifests cannot be read.
     /// *Limits*: a first build takes minutes.
@@ -105,7 +106,7 @@ impl Kueue {
         &self.controller
     }
 
-    /// Definitions, webhook configurations and what they lead to, for a process that will listen on this port.
+    /// Installs definitions, webhook configurations and their Service, for a process that will listen on this port.
     pub(super) async fn install(
         &self,
         cluster: &str,
@@ -133,7 +134,7 @@ impl Kueue {
     }
 }
 
-/// What its release makes of a generated manifest: names, who converts versions, and no webhook for its own pods.
+/// Changes a generated object as its release does: names, the conversion webhook, and no webhook for its own pods.
 fn as_released(mut object: Value) -> Value {
     name_service(&mut object);
     let metadata = &object["metadata"]["name"];
@@ -164,7 +165,7 @@ fn as_released(mut object: Value) -> Value {
     object
 }
 
-/// Gives every reference to its webhook Service the name and the namespace of a release.
+/// Sets the release's name and namespace in every reference to its webhook Service.
 fn name_service(object: &mut Value) {
     match object {
         Value::Object(fields) => {
@@ -199,7 +200,7 @@ fn lead_to(object: &mut Value, port: u16) {
     }
 }
 
-/// Its `Configuration`: that of a release, for jobs and pods, on loopback. JSON is YAML.
+/// Its `Configuration`: the release's, for jobs and pods, on loopback. JSON is YAML.
 pub(super) fn render_config(place: &Place, over: &Value) -> String {
     let [health, metrics, webhook] = place.ports;
     let mut configuration = json!({
@@ -216,14 +217,14 @@ pub(super) fn render_config(place: &Place, over: &Value) -> String {
         "clientConnection": {"qps": CLIENT_QPS, "burst": CLIENT_BURST},
         "integrations": {"frameworks": ["batch/job", "pod"]},
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
-        // Why off: it keeps its certificate at the root of the file system.
+        // Why off: it would write its certificate to the root of the file system.
         "featureGates": {"VisibilityOnDemand": false},
     });
     subject::merge(&mut configuration, over);
     format!("{configuration:#}\n")
 }
 
-/// Waits until a starting Kueue has made its certificate, and lays it where it reads it.
+/// Waits until a starting Kueue has made its certificate, and writes it to the directory from which Kueue reads it.
 pub(super) async fn mount(cluster: &str, client: &Client, into: &Path) -> Result<(), Error> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let started = Instant::now();

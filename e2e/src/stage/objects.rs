@@ -1,4 +1,4 @@
-//! What is applied to the clusters of a stage.
+//! Objects that are applied to the clusters of a stage.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -19,10 +19,10 @@ const FIELD_MANAGER: &str = "roadstead-harness";
 const FLAVOR: &str = "default";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// What all clusters of a stage have in common.
+/// Objects that all clusters of a stage have in common.
 #[derive(Debug)]
 pub(super) struct Clusters {
-    /// The MultiKueueConfig to whose clusters the manager's queues lead, and the check that says so.
+    /// Name of the MultiKueueConfig with the workers of the manager's queues, and of its AdmissionCheck.
     pub(super) config: String,
     pub(super) namespaces: Vec<String>,
     pub(super) queues: Vec<Queue>,
@@ -40,7 +40,7 @@ impl Clusters {
         }
     }
 
-    /// Namespaces, flavor, checks, queues, priorities.
+    /// Applies namespaces, flavor, checks, queues and priorities.
     pub(super) async fn apply_to(&self, cluster: &str, part: Part, client: &Client) -> Result<(), Error> {
         let mut objects =
             vec![json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}})];
@@ -133,18 +133,18 @@ fn cluster_queue(queue: &Queue, cluster: &str, part: Part, config: &str) -> Valu
     object
 }
 
-/// The namespace of the processes.
+/// Creates the namespace of the processes.
 pub(super) async fn make_own_namespace(cluster: &str, client: &Client) -> Result<(), Error> {
     apply_named(cluster, client, namespace(SYSTEM_NAMESPACE)).await
 }
 
-/// Our namespace and the definitions of all kinds, and waits until they are served.
+/// Creates that namespace and the definitions of all kinds, and waits until they are served.
 pub(super) async fn install_definitions(cluster: &str, client: &Client) -> Result<(), Error> {
     make_own_namespace(cluster, client).await?;
     define(cluster, client, &roadstead_api::crd::all()).await
 }
 
-/// The definition of the kind by which an autoscaler is asked, and waits until it is served.
+/// Creates the definition of ProvisioningRequests, and waits until it is served.
 pub(super) async fn install_provisioning(cluster: &str, client: &Client) -> Result<(), Error> {
     let all = roadstead_api::crd::all().into_iter();
     let asked: Vec<_> = { all }
@@ -153,7 +153,7 @@ pub(super) async fn install_provisioning(cluster: &str, client: &Client) -> Resu
     define(cluster, client, &asked).await
 }
 
-/// Definitions of kinds, and waits until they are served.
+/// Creates definitions of kinds, and waits until they are served.
 pub(super) async fn define(
     cluster: &str,
     client: &Client,
@@ -234,9 +234,9 @@ pub(super) async fn wait_active(client: &Client, kind: &str, name: &str) -> Resu
     }
 }
 
-/// Applies one object (server-side, as the harness) and returns it as the server has it now.
+/// Applies one object (server-side, as the harness) and returns the stored object.
 ///
-/// While the kind is not served or a webhook does not answer, it is tried again for a minute.
+/// While the kind is not served or a webhook does not answer, it tries again for a minute.
 pub async fn apply(client: &Client, object: Value) -> Result<DynamicObject, kube::Error> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));

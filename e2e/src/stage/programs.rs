@@ -1,4 +1,4 @@
-//! Where our own binaries come from: found beside our executable if no source is newer, else built from the workspace.
+//! Roadstead's own binaries: found beside this executable if no source is newer, else built from the workspace.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,13 +19,13 @@ const COMMAND: &str = "roadstead";
 /// How many lines of a failed build are quoted.
 const TAIL_LINES: usize = 20;
 
-/// Why the programs are not there.
+/// Why the programs could not be found or built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// cargo could not be run.
     #[error("running {} to build {MANAGER}, {WORKER} and {COMMAND}", cargo.display())]
     Cargo {
-        /// Which one.
+        /// The program that failed or is missing.
         cargo: PathBuf,
         /// The system's reason.
         #[source]
@@ -39,17 +39,17 @@ pub enum Error {
         /// The last lines of its output.
         tail: String,
     },
-    /// One of them is nowhere.
+    /// A program is missing.
     #[error("{program} is missing: build it with `cargo build --release`, or put it into {}", place.display())]
     Missing {
-        /// Which one.
+        /// The program that failed or is missing.
         program: &'static str,
-        /// Where it was looked for.
+        /// The directory where it should be.
         place: PathBuf,
     },
 }
 
-/// The paths of our binaries.
+/// The paths of Roadstead's binaries.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// `roadstead-manager`.
@@ -63,8 +63,8 @@ pub struct Programs {
 static FOUND: OnceCell<Programs> = OnceCell::const_new();
 
 impl Programs {
-    /// Takes those that stand beside our executable, without cargo, unless one is missing or older than its sources. Then builds
-    /// them with the profile of the running binary, so that what runs is what the source says. The first build takes minutes.
+    /// Takes the binaries beside this executable, unless one is missing or older than its sources. Otherwise builds them with the
+    /// profile of this executable, so that they match the sources. The first build takes minutes.
     pub async fn find_or_build(progress: &Progress) -> Result<Self, Error> {
         FOUND.get_or_try_init(|| find_or_build(progress)).await.cloned()
     }
@@ -83,7 +83,7 @@ async fn find_or_build(progress: &Progress) -> Result<Programs, Error> {
     }
 }
 
-/// The profile that cargo built an executable with, by the folder in which it stands.
+/// The cargo profile of an executable, by its directory.
 fn profile_of(exe: &Path) -> &str {
     let mut folders = exe
         .parent()
@@ -109,13 +109,13 @@ async fn build(manifest: &Path, profile: &str, progress: &Progress) -> Result<Pr
             "--manifest-path",
         ])
         .arg(manifest)
-        // Why no `-p`: then the features of dependencies are those of the whole workspace, as with `cargo run --bin demo`, and
-        // nothing is built twice.
+        // Why no `-p`: dependencies then have the features of the whole workspace, as with `cargo run --bin demo`, and nothing is
+        // built twice.
         .args(["--bin", MANAGER, "--bin", WORKER, "--bin", COMMAND])
         .args(["--profile", profile])
         .kill_on_drop(true);
-    // Why: build scripts ask for what cargo tells the process that it runs, us, and would build everything anew each time
-    // this build and one from a shell take turns.
+    // Why: build scripts depend on variables that cargo sets for this process. With them, this build and one from a shell
+    // would rebuild everything in turn.
     for name in env::vars_os()
         .map(|(name, _)| name)
         .filter(|name| is_told_by_cargo(name))
@@ -180,7 +180,7 @@ fn beside(exe: &Path) -> Result<Programs, Error> {
 }
 
 impl Programs {
-    /// Whether cargo would build none of them anew.
+    /// Whether no program needs a new build.
     fn are_current(&self, workspace: &Path) -> bool {
         [&self.manager, &self.worker, &self.command]
             .into_iter()
@@ -188,8 +188,8 @@ impl Programs {
     }
 }
 
-/// Whether a program is newer than its sources, which cargo names in a file beside it, and than the lock of the dependencies.
-/// Nothing if one of them cannot be looked at.
+/// Whether a program is newer than its sources, which cargo lists in a file beside it, and than `Cargo.lock`.
+/// `None` if a file cannot be read.
 fn is_current(program: &Path, workspace: &Path) -> Option<bool> {
     let changed = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
     let built = changed(program)?;
@@ -200,7 +200,7 @@ fn is_current(program: &Path, workspace: &Path) -> Option<bool> {
     Some(times?.iter().all(|time| *time <= built))
 }
 
-/// The sources in a dependency file: `PROGRAM: SOURCE SOURCE`, in which a blank of a name is written `\ `.
+/// The sources in a dependency file: `PROGRAM: SOURCE SOURCE`, where a space in a name is written `\ `.
 // Wire: https://doc.rust-lang.org/cargo/reference/build-cache.html#dep-info-files.
 fn parse_sources(text: &str) -> Option<Vec<PathBuf>> {
     const BLANK: char = '\0';

@@ -1,5 +1,6 @@
-//! One cluster with the reference's controller and nothing else: what [`Solo`](super::Solo) is compared with.
+//! One cluster with the reference's controller alone, for comparisons with [`Solo`](super::Solo).
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use kube::Client;
@@ -17,15 +18,16 @@ use crate::{ControlPlane, Options, Progress};
 #[derive(Debug)]
 pub struct Rival {
     subject: Subject,
-    // Invariant: after the process that uses it.
+    token: String,
+    // Invariant: declared after the process that uses it.
     plane: ControlPlane,
     _dir: TempDir,
 }
 
 impl Rival {
-    /// Brings everything up. `configuration` is merged over the `Configuration` of the process.
+    /// Starts the cluster and the process. `configuration` is merged over the `Configuration` of the process.
     ///
-    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Errors*: a missing program, a process that died (with the end of its log), a part that was not ready in time.
     pub async fn start(
         options: Options,
         configuration: &Value,
@@ -64,6 +66,7 @@ impl Rival {
         kueue::mount(cluster, &client, &place.certificates).await?;
         let mut rival = Self {
             subject,
+            token,
             plane,
             _dir: dir,
         };
@@ -85,6 +88,16 @@ impl Rival {
     /// An administrator's client.
     pub fn client(&self) -> Result<Client, Error> {
         client_of(&self.plane)
+    }
+
+    /// Where its process shows its metrics, over HTTPS and with [`Rival::token`].
+    pub const fn metrics(&self) -> SocketAddr {
+        self.subject.metrics()
+    }
+
+    /// The token of its account.
+    pub fn token(&self) -> &str {
+        &self.token
     }
 
     /// The end of the log of the process.

@@ -1,4 +1,4 @@
-//! One cluster with a `roadstead-worker` and nothing else: an admission engine on its own.
+//! One cluster with a `roadstead-worker` alone: an admission engine without a manager.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -16,28 +16,28 @@ use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, 
 use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};
 
-/// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
+/// A running cluster with one `roadstead-worker`. Everything ends when it is dropped or this process dies.
 #[derive(Debug)]
 pub struct Solo {
     subject: Subject,
-    /// Of the process, beside those of every stage.
+    /// Arguments of the process, in addition to those of every stage.
     args: Vec<String>,
     programs: Programs,
-    // Invariant: after the process that uses it.
+    // Invariant: declared after the process that uses it.
     plane: ControlPlane,
     dir: TempDir,
 }
 
 impl Solo {
-    /// Brings everything up with the definitions installed. `configuration` is merged over the `Configuration` of the process.
+    /// Starts the cluster with the definitions, and the process. `configuration` is merged over the `Configuration` of the process.
     ///
-    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Errors*: a missing program, a process that died (with the end of its log), a part that was not ready in time.
     /// *Limits*: a first build of the programs takes minutes.
     pub async fn start(options: Options, configuration: &Value, progress: Progress) -> Result<Self, Error> {
         Self::start_with(options, configuration, &[], progress).await
     }
 
-    /// The same; the process gets these arguments more.
+    /// As [`Solo::start`], with more arguments for the process.
     pub async fn start_with(
         options: Options,
         configuration: &Value,
@@ -101,22 +101,22 @@ impl Solo {
         &self.plane
     }
 
-    /// What our process holds of memory.
+    /// Memory of the process.
     pub fn memory(&mut self) -> Result<Memory, Error> {
         self.subject.memory()
     }
 
-    /// CPU time of our process so far, user and system.
+    /// CPU time of the process so far, user and system.
     pub fn cpu(&mut self) -> Result<Duration, Error> {
         self.subject.cpu()
     }
 
-    /// Where our process shows its metrics.
+    /// The address of the process's metrics.
     pub fn metrics(&self) -> SocketAddr {
         self.subject.metrics()
     }
 
-    /// Where its files are. Deleted at the end.
+    /// The directory of its files, which is deleted at the end.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -126,7 +126,7 @@ impl Solo {
         run_command(&self.programs, self.dir.path(), args, Stdio::null()).await
     }
 
-    /// The same with a file as its standard input.
+    /// As [`Solo::command`], with a file as its standard input.
     pub async fn command_reading(&self, input: &Path, args: &[&str]) -> Result<String, Error> {
         let input = File::open(input).map_err(system("opening the input of roadstead"))?;
         run_command(&self.programs, self.dir.path(), args, input.into()).await
@@ -142,7 +142,7 @@ impl Solo {
         self.subject.signal(Signal::Terminate)
     }
 
-    /// The end of our process's log.
+    /// The end of the process's log.
     pub fn log_tail(&self) -> String {
         self.subject.log_tail()
     }

@@ -1,4 +1,4 @@
-//! What a stage is made of.
+//! The specification of a stage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use serde_json::{Value, json};
 use super::{Kueue, Runs};
 use crate::Options;
 
-/// Whose engine runs in a cluster.
+/// The engine of a cluster.
 #[derive(Debug, Clone, Default)]
 pub enum Engine {
-    /// Ours.
+    /// Roadstead's engine.
     #[default]
     Roadstead,
-    /// The reference's, which the user has brought.
+    /// The reference's engine.
     Kueue(Arc<Kueue>),
 }
 
-/// What a stage is made of.
+/// The clusters and objects of a stage.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// The management cluster. Needs no nodes.
+    /// The management cluster, which needs no nodes.
     pub manager: Options,
-    /// Whose engine runs there.
+    /// The cluster's engine.
     pub manager_engine: Engine,
     /// The workers.
     pub workers: Vec<Worker>,
-    /// Namespaces made in every cluster, each with a LocalQueue for every queue.
+    /// Namespaces of every cluster, each with a LocalQueue for every queue.
     pub namespaces: Vec<String>,
-    /// Queues made in every cluster.
+    /// Queues of every cluster.
     pub queues: Vec<Queue>,
-    /// WorkloadPriorityClasses made in every cluster: name and value.
+    /// WorkloadPriorityClasses of every cluster: name and value.
     pub priorities: Vec<(String, i32)>,
-    /// Merged over the `Configuration` of each process; what stands under `roadstead`, over its `RoadsteadConfiguration`.
+    /// Merged over the `Configuration` of each process; its key `roadstead` is merged over the `RoadsteadConfiguration`.
     pub configuration: Value,
-    /// Controllers of other people that run in every cluster.
+    /// Third-party controllers in every cluster.
     pub controllers: Vec<Runs>,
 }
 
 impl Spec {
-    /// These clusters and nothing in them.
+    /// These clusters, without queues and other objects.
     pub fn new(manager: Options, workers: Vec<Worker>) -> Self {
         Self {
             manager,
@@ -54,28 +54,28 @@ impl Spec {
         }
     }
 
-    /// With one more namespace.
+    /// The stage with one more namespace.
     #[must_use]
     pub fn with_namespace(mut self, name: impl Into<String>) -> Self {
         self.namespaces.push(name.into());
         self
     }
 
-    /// With one more queue.
+    /// The stage with one more queue.
     #[must_use]
     pub fn with_queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// With a controller of other people in every cluster, real ones only.
+    /// The stage with a third-party controller in every cluster; the clusters must be real ones.
     #[must_use]
     pub fn with_controller(mut self, runs: Runs) -> Self {
         self.controllers.push(runs);
         self
     }
 
-    /// With one more priority class.
+    /// The stage with one more priority class.
     #[must_use]
     pub fn with_priority(mut self, name: impl Into<String>, value: i32) -> Self {
         self.priorities.push((name.into(), value));
@@ -88,11 +88,11 @@ impl Spec {
 pub struct Worker {
     /// Its control plane and nodes.
     pub options: Options,
-    /// Whose engine runs there.
+    /// The cluster's engine.
     pub engine: Engine,
     /// Whether an [`crate::answerer::Answerer`] answers its ProvisioningRequests.
     pub answers_capacity: bool,
-    /// Whether it is registered at the start; [`crate::stage::Stage::join`] does it later.
+    /// Whether it is registered at the start; [`crate::stage::Stage::join`] registers it later.
     pub registered: bool,
 }
 
@@ -127,10 +127,10 @@ impl Worker {
 pub struct Queue {
     /// Name of the ClusterQueue and of the LocalQueues.
     pub name: String,
-    /// Nominal quota by cluster and resource, as Kubernetes quantities. A cluster that is not in it gets a queue without
-    /// quota for the resources that others have.
+    /// Nominal quota by cluster and resource, as Kubernetes quantities. A cluster that is missing here gets a queue without
+    /// quota for the resources of the others.
     pub quota: BTreeMap<String, BTreeMap<String, String>>,
-    /// Whether workers start its jobs only after a ProvisioningRequest was answered with yes.
+    /// Whether workers start its jobs only after a successful ProvisioningRequest.
     pub asks_capacity: bool,
 }
 
@@ -144,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// With this quota in one cluster.
+    /// The queue with this quota in one cluster.
     #[must_use]
     pub fn with_quota(mut self, cluster: impl Into<String>, quota: &[(&str, &str)]) -> Self {
         let quota = quota
@@ -154,7 +154,7 @@ impl Queue {
         self
     }
 
-    /// With a ProvisioningRequest check in the workers.
+    /// The queue with a ProvisioningRequest check in the workers.
     #[must_use]
     pub fn asking_capacity(mut self) -> Self {
         self.asks_capacity = true;

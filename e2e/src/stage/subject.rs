@@ -1,4 +1,4 @@
-//! One process: `roadstead-manager`, `roadstead-worker` or, where the user has brought it, Kueue.
+//! One process: `roadstead-manager`, `roadstead-worker` or Kueue.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,13 +18,13 @@ use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
 use crate::process::{self, Guarded, Signal, Spec};
 
-/// The program that makes a cluster the manager.
+/// The program of a management cluster.
 const MANAGER: &str = "roadstead-manager";
-/// Where a configuration holds what goes into our own document.
+/// The key of a configuration whose value goes into the `RoadsteadConfiguration`.
 const OURS: &str = "roadstead";
-/// How long one question to `/readyz` may take, in units of the poll.
+/// Timeout of one request to `/readyz`, in units of the poll.
 const PROBE_POLLS: u32 = 20;
-/// More than any answer of `/readyz` that we want to look at.
+/// Bytes of an answer of `/readyz` that are read.
 const ANSWER_BYTES: usize = 512;
 
 /// Memory of a process, in kilobytes.
@@ -32,16 +32,16 @@ const ANSWER_BYTES: usize = 512;
 pub struct Memory {
     /// Resident now (`VmRSS`).
     pub resident_kb: u64,
-    /// Most that was ever resident (`VmHWM`).
+    /// Peak resident memory (`VmHWM`).
     pub peak_kb: u64,
 }
 
-/// What a process holds of the system.
+/// Resources of the system that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handles {
     /// Open files, connections among them.
     pub files: usize,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
 }
 
@@ -57,8 +57,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Writes its configuration and starts it; it is not ready yet. `cluster` is its name, and that of its cluster unless it is a
-    /// replica of another; `more` are further arguments.
+    /// Writes its configuration and starts it, without waiting until it is ready. `cluster` is its name, and that of its cluster
+    /// unless it is a replica of another process; `more` are further arguments.
     pub(super) fn start(
         cluster: &str,
         program: &Path,
@@ -75,7 +75,7 @@ impl Subject {
             ("roadstead-worker", Part::Worker)
         };
         let mut args = with_files(kubeconfig, &config);
-        // Why: one that is killed and started again must not wait for its own lease.
+        // Why: a killed process that is started again must not wait for its own lease.
         args.extend(["--identity".to_owned(), cluster.to_owned()]);
         args.extend_from_slice(more);
         write_config(&config, &render_config(ports, configuration))?;
@@ -91,7 +91,7 @@ impl Subject {
         Self::launch(cluster, part, spec, ports)
     }
 
-    /// The same with Kueue, whose webhooks lead to the port of this place already.
+    /// The same for Kueue, whose webhook configurations already have the port of this place.
     pub(super) fn start_kueue(
         cluster: &str,
         part: Part,
@@ -147,7 +147,7 @@ impl Subject {
         self.process = None;
     }
 
-    /// How the process has ended by itself, if it has; afterwards it counts as killed.
+    /// The exit status of the process if it has ended by itself; afterwards it counts as killed.
     pub(super) fn take_end(&mut self) -> Result<Option<ExitStatus>, Error> {
         let doing = format!("looking at {} of {}", self.spec.name, self.cluster);
         let ended = self.process.as_mut().map(Guarded::ended).transpose();
@@ -158,7 +158,7 @@ impl Subject {
         Ok(ended)
     }
 
-    /// Sends a signal; does nothing while it is killed.
+    /// Sends a signal; does nothing while the process is killed.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), Error> {
         let doing = format!("signalling {} of {}", self.spec.name, self.cluster);
         let sent = self
@@ -168,12 +168,12 @@ impl Subject {
         sent.map_err(system(doing))
     }
 
-    /// Where it writes its log from its next start on.
+    /// Sets its log file from its next start on.
     pub(super) fn log_to(&mut self, log: &Path) {
         log.clone_into(&mut self.spec.log);
     }
 
-    /// It has clocks of its own from its next start on, which are right until they are set.
+    /// Gives it its own clocks from its next start on, which are correct until they are set.
     pub(super) fn give_clock(&mut self, library: &Path) -> Result<(), Error> {
         if self.has_own_clock() {
             return Ok(());
@@ -193,7 +193,7 @@ impl Subject {
         self.spec.workdir.join(format!("{}.clock", self.cluster))
     }
 
-    /// Back to the machine's clocks. Kills it if it had others.
+    /// Gives it the machine's clocks again. Kills it if it had its own.
     pub(super) fn drop_clock(&mut self) {
         if self.has_own_clock() {
             self.spec.env.retain(|(name, _)| !clock::is_ours(name));
@@ -205,7 +205,7 @@ impl Subject {
         self.spec.env.iter().any(|(name, _)| clock::is_ours(name))
     }
 
-    /// What it makes of its cluster.
+    /// The role of its cluster.
     pub(super) const fn part(&self) -> Part {
         self.part
     }
@@ -226,7 +226,7 @@ impl Subject {
         process::tail(&self.spec.log)
     }
 
-    /// Fails if the process has ended by itself; one that we killed is fine.
+    /// Fails if the process has ended by itself; a killed process is fine.
     pub(super) fn check(&mut self) -> Result<(), Error> {
         let doing = format!("looking at {} of {}", self.spec.name, self.cluster);
         let ended = self
@@ -285,7 +285,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// User and system time in a `stat` file of the kernel.
 pub(crate) fn parse_cpu(stat: &str) -> Option<Duration> {
-    // Why after the bracket: the second field is a name that may hold blanks.
+    // Why after the bracket: the second field is a name that may contain spaces.
     let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
     let ticks = f64::from(ticks(11)?) + f64::from(ticks(12)?);
@@ -319,7 +319,7 @@ pub(super) async fn is_ready(address: SocketAddr) -> bool {
     answer.is_ok_and(|answer| answer.is_ok_and(|bytes| bytes.get(8..13) == Some(b" 200 ")))
 }
 
-/// What a process of Kueue reads, and where it works.
+/// The inputs and the directory of a process of Kueue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) dir: &'a Path,
@@ -351,8 +351,8 @@ fn free_port() -> Result<u16, Error> {
     port::free().ok_or_else(none).map_err(system("choosing a port"))
 }
 
-/// Two documents: the reference's configuration and ours. JSON is YAML. What stands in `over` under [`OURS`] is merged over our
-/// own, all else over the reference's; what it says is null there is left out.
+/// Two documents: the reference's configuration and Roadstead's. JSON is YAML. The value of `over` at [`OURS`] is merged over
+/// Roadstead's, everything else over the reference's; keys that are null there are left out.
 fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
     let mut over = over.clone();
     let over_ours = over.as_object_mut().and_then(|over| over.remove(OURS));
@@ -370,7 +370,7 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
     if let Some(keys) = theirs.as_object_mut() {
         keys.retain(|_, value| !value.is_null());
     }
-    // Why: not each version of the file has each of these keys; null takes one out.
+    // Why: not every version of the file has all of these keys; a null removes a key.
     if let Some(keys) = theirs.as_object_mut() {
         keys.retain(|_, value| !value.is_null());
     }
@@ -384,7 +384,7 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
     format!("{theirs:#}\n---\n{ours:#}\n")
 }
 
-/// Merges objects key by key; anything else replaces.
+/// Merges objects key by key; any other value replaces.
 pub(super) fn merge(into: &mut Value, over: &Value) {
     match (into, over) {
         (Value::Object(into), Value::Object(over)) => {

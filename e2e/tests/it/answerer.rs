@@ -39,7 +39,7 @@ async fn define(client: &Client) {
         .unwrap();
 }
 
-/// Asks for `count` pods of `gpus` each.
+/// Requests capacity for `count` pods of `gpus` GPUs each.
 async fn ask(client: &Client, name: &str, count: i32, gpus: &str) {
     let templates: Api<PodTemplate> = Api::namespaced(client.clone(), NAMESPACE);
     let template = json!({"metadata": {"name": name}, "template": {"spec": pod(gpus)}});
@@ -61,7 +61,7 @@ async fn ask(client: &Client, name: &str, count: i32, gpus: &str) {
     eventually(|| async { requests.create(&PostParams::default(), &request).await.ok() }).await;
 }
 
-/// Waits for a condition with this status; gives its reason and message.
+/// Waits for a condition with this status. Returns its reason and message.
 async fn answer(client: &Client, name: &str, type_: &str, status: &str) -> (String, String) {
     let requests: Api<ProvisioningRequest> = Api::namespaced(client.clone(), NAMESPACE);
     eventually(|| async {
@@ -118,7 +118,7 @@ async fn requests_are_answered_from_what_the_nodes_really_have() {
         let (reason, _) = answer(&client, "waits", "Provisioned", "False").await;
         assert_eq!(reason, "CapacityIsNotFound", "they still run");
 
-        // They go, and the one that waited is told without asking again.
+        // The pods go, and the waiting request is answered without a new request.
         jobs.delete("consumer", &DeleteParams::background()).await.unwrap();
         let (reason, _) = answer(&client, "waits", "Provisioned", "True").await;
         assert_eq!(reason, "CapacityIsFound");

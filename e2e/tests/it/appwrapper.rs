@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use crate::shared::{chain, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(5);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 const GPU: &str = "nvidia.com/gpu";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -35,7 +35,7 @@ const LABEL: &str = "workload.codeflare.dev/appwrapper";
 const SLACK: &str = "wrap-slack";
 const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
-// Why one for all: what the worker does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// A test that restarts the worker holds this lock alone.
 static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();

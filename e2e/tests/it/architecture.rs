@@ -1,6 +1,6 @@
-//! The shape of the workspace: who may import whom, which crate has one door, how files are laid out.
+//! The shape of the workspace: allowed imports between crates, crates with restricted dependencies, the layout of files.
 //!
-//! Whoever needs a new arrow changes the table here, where everybody sees it, and not only a `Cargo.toml`.
+//! A change that needs a new import must also change the table here, so that reviewers see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use roadstead_kinds::TABLE;
 use serde::Deserialize;
 
-/// Each crate of ours with the crates of ours it may import, for tests too.
+/// Each crate of the workspace with the crates of the workspace that it may import, for tests too.
 const ARROWS: &[(&str, &[&str])] = &[
     ("kinds", &[]),
     ("core", &[]),
@@ -79,10 +79,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What decisions may be made of; tests aside.
+/// Outside crates that the core may import, except in tests.
 const CORE_IMPORTS: &[&str] = &["indexmap", "jiff", "thiserror"];
 
-/// Outside crates that only some of ours may declare.
+/// Outside crates that only some crates of the workspace may declare.
 const DOORS: &[(&str, &[&str])] = &[
     ("backoff", &["kubeio"]),
     ("dashmap", &["manager"]),
@@ -109,13 +109,13 @@ const WORDS: &[(&str, &[&str])] = &[
     ("unbounded_channel", &[]),
     ("mpsc::unbounded", &[]),
     ("mpsc::channel()", &[]),
-    // It wakes by chance, so no seed of the simulation would play twice alike.
+    // It wakes waiters in random order, so a seed of the simulation would not be repeatable.
     ("sync::watch", &["e2e/", "shared/kubeio/src/latest.rs"]),
     // A test is run or deleted.
     ("#[ignore", &[]),
 ];
 
-/// Past this a file is no longer one room.
+/// Most lines of a file.
 const FILE_LINES_MAX: usize = 700;
 
 const PREFIX: &str = "roadstead-";
@@ -123,9 +123,9 @@ const PREFIX: &str = "roadstead-";
 const THIS_FILE: &str = "e2e/tests/it/architecture.rs";
 
 #[derive(Deserialize)]
-struct Metadata {
+pub(super) struct Metadata {
     packages: Vec<Package>,
-    workspace_root: PathBuf,
+    pub(super) workspace_root: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -158,7 +158,7 @@ impl Package {
     }
 }
 
-fn metadata() -> Metadata {
+pub(super) fn metadata() -> Metadata {
     let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -174,7 +174,7 @@ fn metadata() -> Metadata {
 }
 
 /// All Rust files of the workspace by their path below its root.
-fn sources(root: &Path) -> BTreeMap<String, String> {
+pub(super) fn sources(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -202,7 +202,7 @@ fn begins_a_path(text: &str, path: &str) -> bool {
 }
 
 /// Fails with all complaints at once.
-fn none(complaints: &[String]) {
+pub(super) fn none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
@@ -239,7 +239,7 @@ fn decisions_are_made_of_three_outside_crates() {
     assert_eq!(imports, CORE_IMPORTS.iter().copied().collect());
 }
 
-/// Spec: safety 7. Planted bugs are for those who test the tests.
+/// Spec: safety 7. Planted bugs only serve to test the tests.
 #[test]
 fn only_the_testkit_switches_planted_bugs_on() {
     const BANK: &str = "bugbank";
@@ -349,7 +349,7 @@ fn without_tests(text: &str) -> &str {
         .map_or(text, |(product, _)| product)
 }
 
-/// Who adds a kind adds a row and a file; whatever else lists kinds would not know of it.
+/// A new kind needs only a row and a file. Any other list of kinds would miss it.
 #[test]
 fn no_kind_of_jobs_is_named_outside_of_the_table_and_of_what_kinds_do() {
     let mut complaints = Vec::new();

@@ -253,7 +253,7 @@ fn every_behaviour_and_every_fault_is_cited_by_a_test_or_named_as_a_deviation() 
 fn places_are_read_by_paper_over_several_lines() {
     let source = "
         /// Spec: multikueue 3.3 R4, 11.69; provisioning 15.3.
-        /// And safety F12, which is said here; found by seed 9
+        /// And safety F12, which is said here; found by run 9
         fn one() {}
         /// 11.70
         fn other() {}

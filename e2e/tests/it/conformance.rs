@@ -28,7 +28,7 @@ const TRACES: u64 = or_nightly(150, 500);
 const AT_A_TIME: usize = 8;
 /// Differences that are printed.
 const SHOWN: usize = 400;
-/// Within which definitions and webhooks count.
+/// Limit until definitions and webhooks are effective.
 const PREPARED_WITHIN: Duration = Duration::from_mins(1);
 /// Within which a run of [`TRACES`] must end.
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -79,7 +79,7 @@ async fn wait_for(client: &kube::Client, path: &str, code: u16) {
     timeout(PREPARED_WITHIN, asking).await.expect(path);
 }
 
-/// Definitions and webhooks, and waits until they count.
+/// Creates definitions and webhooks, and waits until they are effective.
 async fn prepare(client: &kube::Client, hooks: &Hooks) {
     let at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definitions = definitions().into_iter().map(|definition| (at, definition));
@@ -111,7 +111,7 @@ async fn prepare(client: &kube::Client, hooks: &Hooks) {
     }
 }
 
-/// Who a client is to a server.
+/// The user that a server sees for a client.
 async fn myself(client: &kube::Client) -> User {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let at = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -169,7 +169,7 @@ async fn differences(real: &kube::Client, embedded: &kube::Client, seed: u64) ->
                 lines.join("\n    ")
             ),
         ));
-        // Why no further: what follows may differ because of this.
+        // Why stop here: later differences may follow from this one.
         break;
     }
     out
@@ -183,7 +183,7 @@ async fn generated_traces_are_answered_as_by_a_real_server() {
             .with_apiserver_flag(
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,LimitRanger",
             )
-            // Why: traces look for versions that were forgotten, and the first ones are after ten seconds.
+            // Why: traces ask for compacted versions, and with this flag the first ones are compacted after ten seconds.
             .with_apiserver_flag("--etcd-compaction-interval=5s"),
     )
     .await;

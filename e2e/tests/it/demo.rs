@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use crate::shared::chain;
 
-/// The demo gives up by itself before that; building the programs comes on top.
+/// Limit of the test, the build of the programs included. The demo itself gives up earlier.
 const DEADLINE: Duration = Duration::from_mins(10);
 /// Enough for each part and some ordinary ones.
 const JOBS: usize = 8;
 
-/// Spec: experience 2, steps 2, 3, 5 and 6.
+/// Spec: experience 2, steps 2, 3, 5 and 6; appwrapper B115.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_ends_well_without_a_real_control_plane() {
     let args = Args::parse_from(["demo", "--json", "--jobs", &JOBS.to_string()]);
@@ -27,4 +27,6 @@ async fn the_demo_ends_well_without_a_real_control_plane() {
         "{card}"
     );
     assert!(card.accident.is_some_and(|accident| accident.ended_unseen));
+    let moved = card.evacuation.and_then(|evacuation| evacuation.moved).unwrap();
+    assert_ne!(moved.from, moved.to);
 }

@@ -1,4 +1,4 @@
-//! Servers that stop answering, die and come back; cables that are cut.
+//! Servers that stop answering, die and come back; links that are cut.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Several planes at once, and what the whole federation does on them.
 //!
-//! The tests share a few federations (`fixture`); each has a namespace and a queue of its own in one of them. Those that cut, kill or
-//! mend something the others need have one for themselves.
+//! The tests share a few federations (`fixture`); each has a namespace and a queue of its own in one of them. A test that cuts, kills
+//! or changes something that others need has one for itself.
 
 mod accounts;
 mod anew;
@@ -63,7 +63,7 @@ use crate::shared::{chain, plane, within};
 
 #[tokio::test]
 async fn three_planes_start_at_once_and_are_three_clusters() {
-    // Not for its own sake: a first build must not count against the deadline.
+    // Why: a first build must not count against the deadline.
     plane().await;
     within(async {
         let workers = ["worker-a", "worker-b"].map(Options::bare).into();

@@ -16,7 +16,7 @@ use crate::shared::{chain, eventually, within};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
 fn api(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
@@ -377,7 +377,7 @@ async fn billed(solo: &Solo, client: &Client) {
     assert!(!notes.contains_key("example.com/other"));
 }
 
-/// Spec: jobs 3. A job that names a queue in a namespace that is left out runs at once, and who makes it is told.
+/// Spec: jobs 3. A job that names a queue in an excluded namespace runs at once, and its creator gets a warning.
 async fn quiet(client: &Client) {
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quiet"}});
     stage::apply(client, space).await.unwrap();

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use crate::shared::{chain, eventually, start};
 
 mod documents;
+#[cfg(feature = "nightly")]
+mod pods;
 
 const NAMESPACE: &str = "queueing";
 const TEAM: &str = "team";
@@ -139,7 +141,7 @@ impl Cluster {
     }
 }
 
-/// Runs the command; gives what it printed, or what it complained about.
+/// Runs the command. Returns what it printed, or what it complained about.
 async fn roadstead(args: &[&str]) -> Result<String, String> {
     let programs = Programs::find_or_build(&Progress::stderr()).await.unwrap();
     let mut command = Command::new(programs.command);

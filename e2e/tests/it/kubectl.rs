@@ -37,7 +37,7 @@ impl Desk {
         }
     }
 
-    /// Runs a command with this text as its input; gives what it printed, or what it complained about.
+    /// Runs a command with this text as its input. Returns what it printed, or what it complained about.
     async fn run(&self, args: &[&str], input: &str) -> Result<String, String> {
         let home: &Path = self.dir.path();
         let mut child = Command::new(&self.kubectl)

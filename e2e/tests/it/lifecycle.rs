@@ -25,14 +25,14 @@ use tokio::time::timeout;
 use crate::shared::{chain, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(5);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const FLAVOR: &str = "default";
 
-// Why one for all: what the worker does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// Whoever restarts the worker holds it alone: while it is away its webhooks refuse what others write.
+/// A test that restarts the worker holds this lock alone: while the worker is away, its webhooks refuse the writes of others.
 static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
 
 async fn start(options: Options, configuration: Value) -> Solo {
@@ -200,7 +200,7 @@ fn parallelism(job: &Job) -> Option<i32> {
     job.spec.as_ref()?.parallelism
 }
 
-/// Nobody starts pods in this cluster, so nothing is ever ready, however busy the machine.
+/// No kubelet runs in this cluster, so no pod is ever ready, however busy the machine is.
 ///
 /// Spec: admission-engine B180, B182, B188, B042.
 #[test]
@@ -289,7 +289,7 @@ fn a_finished_workload_is_deleted_and_its_job_stays() {
         eventually(|| async { room.workload("short").await.is_none().then_some(()) }).await;
         room.told("Deleted", "Deleted finished workload due to elapsed retention")
             .await;
-        // Another job goes all the way meanwhile: nobody makes a new Workload for the first.
+        // Another job runs to its end meanwhile, and the first one still gets no new Workload.
         room.submit(room.job("other", "1", 1)).await;
         room.says("other", "Finished", "True", "Succeeded").await;
         assert!(room.workload("short").await.is_none());
@@ -470,7 +470,7 @@ fn a_restart_gives_no_quota_twice() {
         room.says("next", "QuotaReserved", "False", "WaitingForQuota")
             .await;
         let before = room.workload("holder").await.unwrap();
-        // Everybody else's job goes on over the restart too.
+        // The jobs of other tests go on over the restart too.
         solo().await.write().await.restart().await.unwrap();
         // Why less: equals of one that waits are not looked at.
         room.submit(room.job("last", "500m", 1)).await;

@@ -1,6 +1,6 @@
 //! Tests of the harness itself, against real control planes.
 //!
-//! They are never skipped: without binaries and without Go they fail and say what is missing.
+//! They are never skipped: without binaries and without Go they fail and name what is missing.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,6 +27,7 @@ mod install;
 mod jobs;
 mod kinds;
 mod kubectl;
+mod language;
 mod lifecycle;
 mod mlbatch;
 mod nightly;

@@ -1,6 +1,7 @@
-//! The long banks: what each plays in an ordinary run, and what with the feature `nightly`.
+//! The long banks: the part of each in an ordinary run, and with the feature `nightly`.
 //!
-//! Invariant: the table in `e2e/README.md` says which part of a bank is played, and the run says that it is not the whole.
+//! Invariant: the table in `e2e/README.md` describes the part of each bank that is played, and an ordinary run reports that it plays
+//! only a part.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,6 +77,11 @@ const BANKS: &[Bank] = &[
         module: "kinds/skypilot",
         ordinary: "pods as the client sends them",
         nightly: "the client itself too",
+    },
+    Bank {
+        module: "install",
+        ordinary: "the processes run as their Deployments ask, without pods",
+        nightly: "the worker's image also runs in real pods under a real kubelet, and queues real pods (needs root)",
     },
     Bank {
         module: "images",

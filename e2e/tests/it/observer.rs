@@ -1,4 +1,4 @@
-//! The observer must see what it is there to see: here the invariants are broken on purpose.
+//! The observer must find violations: here the tests break the invariants on purpose.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn cluster(plane: &ControlPlane) -> Cluster {
     }
 }
 
-/// A job as a manager would have put it there.
+/// Creates a job as a manager would.
 async fn run(client: &Client, workload: &str) {
     let job = json!({
         "apiVersion": "batch/v1",
@@ -53,7 +53,7 @@ fn broken(observer: &Observer) -> Vec<&'static str> {
 /// Spec: safety 1 I1, I5, I7.
 #[tokio::test]
 async fn a_double_run_an_orphan_and_a_touched_object_are_seen() {
-    // Not for its own sake: a first build must not count against the deadline.
+    // Why: a first build must not count against the deadline.
     plane().await;
     within(async {
         let workers = ["seen-east", "seen-west"].map(Options::bare).into();
@@ -81,7 +81,7 @@ async fn a_double_run_an_orphan_and_a_touched_object_are_seen() {
         let jobs: Api<Job> = Api::namespaced(east.client.clone(), NAMESPACE);
         jobs.delete("moves", &DeleteParams::background()).await.unwrap();
         run(&west.client, "moves").await;
-        // Why a pause: that nothing is said cannot be waited for.
+        // Why a pause: the absence of a violation cannot be waited for.
         sleep(Duration::from_secs(1)).await;
         assert_eq!(broken(&observer), [""; 0], "{:?}", observer.violations());
         let jobs: Api<Job> = Api::namespaced(west.client.clone(), NAMESPACE);

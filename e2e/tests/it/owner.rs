@@ -1,4 +1,4 @@
-//! What is left when the owner of a plane is killed: nothing.
+//! Nothing is left when the owner of a plane is killed.
 
 use std::env;
 use std::fs;
@@ -36,7 +36,7 @@ async fn killing_the_owner_leaves_no_process_and_no_file() {
     if env::var_os(ROLE).is_some() {
         return own_a_plane_until_killed().await;
     }
-    // Not for its own sake: a first build must not count against the deadline.
+    // Why: a first build must not count against the deadline.
     plane().await;
     within(async {
         let owner = Command::new(env::current_exe().unwrap())

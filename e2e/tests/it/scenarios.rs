@@ -1,4 +1,4 @@
-//! A worker alone on a real API server, with real batch Jobs: what its users see.
+//! A worker alone on a real API server, with real batch Jobs, as its users see it.
 //!
 //! The Job controller is the real one; there are no nodes, so pods stay pending until the test says that they succeeded.
 

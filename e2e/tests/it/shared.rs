@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// For what a test does; starting planes comes on top.
+/// Limit of a test, without the start of planes.
 const TEST_DEADLINE: Duration = Duration::from_mins(1);
-/// For starting planes, a first build included.
+/// Limit of the start of planes, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// For one thing that is waited for: more than anything may take, less than a test may take.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// A complete plane with one node, for tests that leave it whole. Nobody drops it: it ends with this process.
+/// A complete plane with one node, for tests that do not disturb it. It is never dropped and ends with this process.
 pub(crate) async fn plane() -> &'static ControlPlane {
     PLANE
         .get_or_init(|| async {

@@ -1,4 +1,4 @@
-//! The visibility API through a real API server: who may see what waits.
+//! The visibility API through a real API server: which users may see pending workloads.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -230,7 +230,7 @@ async fn what_waits_is_shown_through_the_api_server_to_those_who_may_see_it() {
         let local = format!("{v2}/namespaces/default/localqueues/lq-a/pendingworkloads");
         assert_eq!(get(&viewer, &local).await.0, 403);
 
-        // Past the API server: nobody is anonymous, tokens count, health is open.
+        // Directly to the process: anonymous requests are refused, tokens count, health is open.
         let nobody = direct(plane, &admin, port, None).await;
         assert_eq!(get(&nobody, &path).await.0, 401);
         assert_eq!(get(&nobody, "/apis").await.0, 401);

@@ -1,7 +1,7 @@
-//! What the webhooks of a running process let through and refuse, asked through a real API server.
+//! Objects that the webhooks of a running process accept and refuse, through a real API server.
 //!
-//! Rules of the schema are not looked at here. Objects are mostly created in dry-run: the server asks the webhooks all the
-//! same, and nothing stays behind.
+//! Rules of the schema are not tested here. Most objects are created in dry-run: the server calls the webhooks all the same, and
+//! no object stays behind.
 
 #![expect(
     clippy::needless_pass_by_value,

@@ -1,4 +1,4 @@
-//! The played world does to Jobs what kube-controller-manager, the scheduler and kwok do.
+//! The played world handles Jobs as kube-controller-manager, the scheduler and kwok do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::shared::{eventually, plane, within};
 const NAMESPACE: &str = "played";
 /// Longer than any watch of this test.
 const WATCH_SECONDS: u32 = 120;
-/// What stands for any time.
+/// Stands for any time.
 const SOME_TIME: &str = "a time";
-/// In which nothing happens to a Job that nobody may touch.
+/// How long the test watches a Job that no controller may change.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What became of one Job: the words it went through, its last status, and the pods that are left.
+/// The history of one Job: its conditions, its last status, and its remaining pods.
 #[derive(Debug, PartialEq)]
 struct Story {
     /// Type, status, reason and message of all conditions, each time that they changed.
@@ -208,7 +208,7 @@ fn without_times(mut value: Value) -> Value {
     value
 }
 
-/// Plays all Jobs in one cluster and tells what became of them.
+/// Plays all Jobs in one cluster. Returns their histories.
 async fn play(client: Client) -> BTreeMap<String, Story> {
     let stage = Stage {
         jobs: Api::namespaced(client.clone(), NAMESPACE),
@@ -272,7 +272,7 @@ async fn make_namespace(client: &Client) {
     api.create(&PostParams::default(), &namespace).await.unwrap();
 }
 
-/// Why both in one test: one is what the other is held against.
+/// Why both in one test: the real cluster is the expectation for the played one.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
     let real = plane().await;
@@ -287,7 +287,7 @@ async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
         let accounts: Api<ServiceAccount> = Api::namespaced(real.clone(), NAMESPACE);
         eventually(|| async { accounts.get_opt("default").await.unwrap() }).await;
         let (expected, found) = join(Box::pin(play(real)), Box::pin(play(embedded))).await;
-        // What is compared is not nothing.
+        // The comparison is not empty.
         assert!(!expected["completes"].words.is_empty());
         assert_eq!(expected["fails-twice"].status.as_ref().unwrap()["failed"], 2);
         assert_eq!(
@@ -295,7 +295,7 @@ async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
             (&None, 2)
         );
         for (name, expected) in expected {
-            // Why only the end: two conditions that follow each other at once may be seen as one change.
+            // Why only the end: two immediate changes of conditions may be seen as one.
             let end = |story: &Story| {
                 (
                     story.words.last().cloned(),

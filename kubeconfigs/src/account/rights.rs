@@ -1,9 +1,13 @@
-//! What the account may do, as objects to apply on the worker.
+//! The rights of the account, as objects to apply on the worker.
 //!
-//! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
-//! kinds of jobs that are sent there without `update`, read-only on queues, flavors and provisioning requests, a new token for
-//! itself, reading and changing one lease of its own name (creating cannot be bound to a name), nothing on Secrets, and on pods
-//! only if a kind needs them.
+//! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`). The account has:
+//! - Workloads in full;
+//! - the kinds of jobs that are sent there, without `update`;
+//! - read-only access to queues, flavors and provisioning requests;
+//! - a new token for itself;
+//! - reading and changing one lease of its own name (creating cannot be restricted to a name);
+//! - reading the one namespace whose UID identifies the cluster;
+//! - nothing on Secrets, and pods only if a kind needs them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,23 +20,24 @@ use kube::api::ObjectMeta;
 use roadstead_api::config::DEFAULT_NAMESPACE;
 use roadstead_kinds::Kind;
 
-/// Namespace of the account on the worker, unless told otherwise: that of the worker's own engine, where the manager's lease lies
-/// too.
+/// Default namespace of the account on the worker: that of the worker's own engine, where the manager's lease is too.
 pub const NAMESPACE: &str = DEFAULT_NAMESPACE;
-/// Label with the origin of the manager an object was made for.
+/// Label with the origin of the manager that an object belongs to.
 pub const ORIGIN_LABEL: &str = "roadstead.dev/origin";
-/// Label that says who looks after an object.
+/// Label with the owner of an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY: &str = "roadstead";
 /// Longest origin, so that the account's name stays a DNS label.
 const ORIGIN_BYTES_MAX: usize = 53;
+/// The namespace whose UID names a cluster: it lives as long as its cluster.
+pub const IDENTITY: &str = "kube-system";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const LEASE_GROUP: &str = "coordination.k8s.io";
 
-/// Name of the lease that the manager with this origin keeps on each of its workers (`spec/safety.md 3.2`): that of its
-/// account, so that reading and changing can be bound to this one alone (creating cannot be bound to a name). An origin that
-/// makes no such name gets one made of its bytes.
+/// Name of the lease that the manager with this origin keeps on each of its workers (`spec/safety.md 3.2`). It equals the account's name,
+/// so that reading and changing can be restricted to this lease (creating cannot be restricted to a name). An origin that is no valid name
+/// gets a name made of its bytes.
 pub fn lease_name(origin: &str) -> String {
     Account::new(origin, NAMESPACE).map_or_else(
         |_bad| {
@@ -46,36 +51,36 @@ pub fn lease_name(origin: &str) -> String {
     )
 }
 
-/// The origin does not make a name.
+/// The origin cannot be part of a name.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the origin {origin:?} must be at most {ORIGIN_BYTES_MAX} lower-case letters, digits and dashes, beginning and ending with a letter or digit"
 )]
 pub struct BadOrigin {
-    /// What was given.
+    /// The origin that was given.
     pub origin: String,
 }
 
-/// An account on a worker. One per manager: its name holds the manager's origin, so that two managers that share a
-/// worker do not share an account.
+/// An account on a worker. Each manager has its own: the name contains the manager's origin, so that two managers of one worker do not
+/// share an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     namespace: String,
     origin: String,
 }
 
-/// Everything that makes an account, in the order in which it is applied. All objects have the same name.
+/// All objects of an account, in the order in which they are applied. All have the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
-    /// Who.
+    /// The service account itself.
     pub service_account: ServiceAccount,
     /// Rights in all namespaces.
     pub cluster_role: ClusterRole,
-    /// Gives them.
+    /// Binds the cluster role to the service account.
     pub cluster_role_binding: ClusterRoleBinding,
     /// Rights in the account's own namespace: renew its own token, and the manager's lease.
     pub role: Role,
-    /// Gives them.
+    /// Binds the role to the service account.
     pub role_binding: RoleBinding,
 }
 
@@ -119,8 +124,8 @@ impl Account {
         format!("{MANAGED_BY_LABEL}={MANAGED_BY},{ORIGIN_LABEL}={}", self.origin)
     }
 
-    /// What to apply on the worker so that jobs of these kinds can be sent there. The namespace is not among it: it may be someone
-    /// else's.
+    /// The objects to apply on the worker so that jobs of these kinds can be sent there. The namespace is not included, because it may
+    /// belong to another user.
     pub fn objects(&self, kinds: &[&Kind]) -> Objects {
         let name = self.name();
         let subjects = Some(vec![Subject {
@@ -137,7 +142,7 @@ impl Account {
         Objects {
             service_account: ServiceAccount {
                 metadata: self.meta(Some(&self.namespace)),
-                // Why: nothing runs as this account; its tokens are asked for by name.
+                // Why: no pod runs as this account; its tokens are requested by name.
                 automount_service_account_token: Some(false),
                 ..ServiceAccount::default()
             },
@@ -158,7 +163,7 @@ impl Account {
                         resource_names: Some(vec![name.clone()]),
                         ..rule("", &["serviceaccounts/token"], &["create"])
                     },
-                    // Why apart: a name cannot be asked for at creation.
+                    // Why apart: RBAC cannot restrict a creation to a name.
                     rule(LEASE_GROUP, &["leases"], &["create"]),
                     PolicyRule {
                         resource_names: Some(vec![name.clone()]),
@@ -207,6 +212,11 @@ fn cluster_rules(kinds: &[&Kind]) -> Vec<PolicyRule> {
             &read,
         ),
         rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
+        // Why: its UID tells which cluster it is (`spec/safety.md` 3.8).
+        PolicyRule {
+            resource_names: Some(vec![IDENTITY.to_owned()]),
+            ..rule("", &["namespaces"], &["get"])
+        },
     ];
     for kind in kinds {
         rules.extend(kind.rights.account.iter().map(|right| {
@@ -276,6 +286,7 @@ mod tests {
                 "kueue.x-k8s.io: workloads/status: get, patch, update",
                 "kueue.x-k8s.io: clusterqueues, localqueues, resourceflavors: get, list, watch",
                 "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
+                "core: namespaces (only kube-system): get",
                 "batch: jobs: create, delete, get, list, patch, watch",
                 "batch: jobs/status: get",
             ]

@@ -1,7 +1,7 @@
-//! Tokens of the account: made with a bounded life, proved before they are used, renewed long before they end.
+//! Tokens of the account: created with a limited lifetime, verified before use, and renewed long before they expire.
 //!
-//! Invariant: a renewal replaces the old credential only after the worker's API server has said that the new one belongs
-//! to the same account; after any failure the Secret still holds the old one.
+//! Invariant: a renewal replaces the old credential only after the worker's API server has confirmed that the new one belongs to the same
+//! account. After any failure the Secret still holds the old one.
 
 use std::time::Duration;
 
@@ -20,15 +20,16 @@ use serde_json::json;
 use crate::check::{Refusal, Rules, check};
 use crate::secret::{self, Lifetime};
 
-/// Life of a token, unless told otherwise.
+/// Default lifetime of a token.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_hours(1);
-/// Shortest life that API servers grant.
+/// Shortest lifetime that API servers grant.
 pub const LIFETIME_MIN: Duration = Duration::from_mins(10);
-/// Longest life that we ask for: nothing eternal; who configures more is warned when the file is read. Spec: safety 5 S10.
+/// Longest lifetime that is requested, so that no token is eternal. The administrator is warned about a larger setting when the file is
+/// read. Spec: safety 5 S10.
 pub const LIFETIME_MAX: Duration = Duration::from_hours(24);
-/// Share of its life after which a token is renewed at the earliest. Spec: safety 6.
+/// Part of its lifetime after which a token is renewed at the earliest. Spec: safety 6.
 const RENEW_FROM: f64 = 0.5;
-/// Share of its life after which a token is renewed at the latest.
+/// Part of its lifetime after which a token is renewed at the latest.
 const RENEW_UNTIL: f64 = 0.7;
 const USER_AGENT: &str = "roadstead-credentials";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -39,37 +40,37 @@ pub enum Error {
     /// The worker's API server did not hand out a token.
     #[error("asking for a token for service account {account} failed: {why}")]
     Request {
-        /// `namespace/name`.
+        /// The account, as `namespace/name`.
         account: String,
-        /// The API server's words, or the transport's.
+        /// The error of the API server or of the transport.
         why: String,
     },
     /// The API server answered without a token or without an expiry time.
     #[error("the answer to the token request for service account {account} holds no bounded token")]
     Unbounded {
-        /// `namespace/name`.
+        /// The account, as `namespace/name`.
         account: String,
     },
-    /// The credential could not be tried.
-    #[error("asking {server} who we are failed: {why}")]
+    /// The credential could not be tested.
+    #[error("asking {server} for the identity of the credential failed: {why}")]
     Review {
-        /// Where.
+        /// The server that was asked.
         server: String,
-        /// The API server's words, or the transport's.
+        /// The error of the API server or of the transport.
         why: String,
     },
-    /// The credential belongs to someone else.
+    /// The credential belongs to another account.
     #[error("the credential belongs to {found:?}, expected {expected:?}")]
     Stranger {
-        /// What the API server says.
+        /// The user name that the API server reported.
         found: String,
-        /// What it had to say.
+        /// The expected user name.
         expected: String,
     },
-    /// The credential is not one of a service account, so it cannot renew itself.
+    /// The credential does not belong to a service account, so it cannot renew itself.
     #[error("the credential belongs to {found:?}, which is not a service account")]
     NotRenewable {
-        /// What the API server says.
+        /// The user name that the API server reported.
         found: String,
     },
     /// The Secret was not written by Roadstead.
@@ -81,14 +82,14 @@ pub enum Error {
     /// The kubeconfig in the Secret is refused.
     #[error("the kubeconfig in use is refused")]
     Refused {
-        /// Why.
+        /// The reason.
         #[source]
         source: Refusal,
     },
     /// No client could be built.
     #[error("building a client with the new credential failed")]
     Connect {
-        /// Why.
+        /// The reason.
         #[source]
         source: connect::Error,
     },
@@ -97,33 +98,33 @@ pub enum Error {
     Write {
         /// Name of the Secret.
         name: String,
-        /// The API server's words, or what happened to the Secret.
+        /// The error of the API server, or what happened to the Secret.
         why: String,
     },
 }
 
-/// A token and its life. `Debug` does not show the token.
+/// A token and its lifetime. `Debug` does not show the token.
 #[derive(Clone, Debug)]
 pub struct Minted {
     /// The bearer token.
     pub token: SecretString,
-    /// From when to when it is good.
+    /// When the token is valid.
     pub lifetime: Lifetime,
 }
 
-/// How to renew.
+/// The terms of a renewal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// Rules that the kubeconfig in use must still meet.
     pub rules: Rules,
-    /// Life to ask for.
+    /// The lifetime to request.
     pub lifetime: Duration,
-    /// The present.
+    /// The present time.
     pub now: Timestamp,
 }
 
-/// When to renew a credential: at a point between 50 and 70 % of its life, chosen by `jitter` (0 to 1) so that many
-/// clusters joined at once do not renew at once; `now` when that point has passed or the times make no sense.
+/// The time to renew a credential: between 50 and 70 % of its lifetime, chosen by `jitter` (0 to 1) so that many clusters joined at once do
+/// not renew at once. It is `now` when that time has passed or the times are invalid.
 ///
 /// Spec: safety 6
 pub fn plan_renewal(now: Timestamp, life: Lifetime, jitter: f64) -> Timestamp {
@@ -136,7 +137,7 @@ pub fn plan_renewal(now: Timestamp, life: Lifetime, jitter: f64) -> Timestamp {
         .max(now)
 }
 
-/// A life as long as that one, which begins now. The worker dates tokens by its clock, and we renew them by ours.
+/// The same lifetime, beginning now. The worker dates tokens by its clock, and the manager renews them by its own.
 ///
 /// Spec: safety F18
 fn by_our_clock(life: Lifetime, now: Timestamp) -> Lifetime {
@@ -146,7 +147,7 @@ fn by_our_clock(life: Lifetime, now: Timestamp) -> Lifetime {
     }
 }
 
-/// Whether more than half of its life is still to come.
+/// Whether more than half of the lifetime is left.
 pub fn is_fresh(now: Timestamp, life: Lifetime) -> bool {
     let whole = life.expires.duration_since(life.issued);
     let left = life.expires.duration_since(now);
@@ -192,7 +193,7 @@ pub async fn mint(
         .ok_or_else(|| Error::Unbounded { account: account() })
 }
 
-/// The user name that the API server sees in our requests.
+/// The user name that the API server assigns to our requests.
 pub async fn who_am_i(client: &Client, server: &str) -> Result<String, Error> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let answer = reviews
@@ -208,7 +209,7 @@ pub async fn who_am_i(client: &Client, server: &str) -> Result<String, Error> {
         .unwrap_or_default())
 }
 
-/// Connects with the endpoint's credential and makes sure that it belongs to `username`.
+/// Connects with the endpoint's credential and verifies that it belongs to `username`.
 pub async fn prove(endpoint: &Endpoint, username: &str) -> Result<Client, Error> {
     let client = connect::worker(endpoint, USER_AGENT).map_err(|source| Error::Connect { source })?;
     let found = who_am_i(&client, &endpoint.server).await?;
@@ -222,10 +223,11 @@ pub async fn prove(endpoint: &Endpoint, username: &str) -> Result<Client, Error>
     }
 }
 
-/// Replaces the credential in `secret` by a fresh one of the same account: asks the worker for it through `worker` (a
-/// client that uses the current credential), proves it, then writes the Secret on the manager, provided nobody else has
+/// Replaces the credential in `secret` by a new one of the same account. It requests it from the worker through `worker` (a client with the
+/// current credential), verifies it, then writes the Secret on the manager, provided no other client has written it meanwhile. Returns the
+/// written Secret.
 /// written it meanwhile. Gives back the Secret as it is now.
-///
+/// *Errors*: the step that failed; the Secret then still holds the old credential. Try again with growing pauses.
 /// *Errors*: whatever went wrong; the Secret then still holds the old credential. Try again with growing pauses.
 pub async fn renew_secret(
     manager: &Client,
@@ -273,13 +275,13 @@ pub async fn renew_secret(
     let why = match write::patch(&secrets, &name, &patch).await {
         Written::Done(written) => return Ok(*written),
         Written::Gone => "it is gone".to_owned(),
-        Written::Conflict | Written::AlreadyExists => "someone else has written it".to_owned(),
+        Written::Conflict | Written::AlreadyExists => "another client has written it".to_owned(),
         Written::Refused(why) | Written::Unclear(why) => why,
     };
     Err(Error::Write { name, why })
 }
 
-/// What went wrong, without the answer's content: a parser's message may quote a token.
+/// The error without the content of the answer: a parser's message may quote a token.
 fn describe(error: &kube::Error) -> String {
     if matches!(error, kube::Error::SerdeError(_)) {
         "the answer is not what was asked for".to_owned()

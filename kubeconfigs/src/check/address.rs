@@ -1,7 +1,7 @@
-//! Which addresses a worker's API server may have.
+//! The addresses that a worker's API server may have.
 //!
-//! Invariant: the text that is judged is the text that is used. The URL is taken apart once, and what comes out is what
-//! the client connects to, so that no second parser can read it otherwise.
+//! Invariant: the checked text is the used text. The URL is parsed once, and the client connects to the result, so that no second parser
+//! can read it differently.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,8 +10,7 @@ use url::{Host, Url};
 
 use super::{Refusal, Rules};
 
-/// Addresses that cloud providers answer instance metadata on, outside the link-local ranges: AWS over IPv6, Alibaba,
-/// Azure's host agent, Oracle.
+/// Metadata addresses of cloud providers outside the link-local ranges: AWS over IPv6, Alibaba, Azure's host agent, Oracle.
 const METADATA: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
@@ -38,7 +37,7 @@ const NAME_BYTES_MAX: usize = 253;
 /// Longest part of a DNS name.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// What is wrong with an address.
+/// Why an address is forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
     /// This machine; allowed by [`Rules::allow_loopback`].
@@ -72,7 +71,7 @@ impl Forbidden {
     }
 }
 
-/// Says whether a worker's API server may have this address. A resolver can ask it for every answer.
+/// Decides whether a worker's API server may have this address. A resolver can call it for every answer.
 ///
 /// Spec: safety 5 S4.
 pub fn judge(address: IpAddr, rules: &Rules) -> Result<(), Forbidden> {
@@ -95,13 +94,13 @@ pub fn judge(address: IpAddr, rules: &Rules) -> Result<(), Forbidden> {
     }
 }
 
-/// Resolves the endpoint's name and refuses it if any answer is a forbidden address. Literals were judged by
-/// [`super::check`] already.
+/// Resolves the endpoint's name and refuses it if any answer is a forbidden address. [`super::check`] has already checked literal
+/// addresses.
 ///
 /// *Limit*: the answer may change before the connection is made; only a resolver inside the client closes that gap.
 ///
-/// *Errors*: a refusal that may pass: DNS may have given a bad answer for a moment. A name that does not resolve is not refused here, since connecting
-/// will say so better.
+/// *Errors*: a refusal that may pass, because DNS may give a bad answer for a moment. A name that does not resolve is not refused here: the
+/// connection will report that better.
 pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Refusal> {
     let Some((host, port)) = Url::parse(&endpoint.server)
         .ok()
@@ -128,12 +127,12 @@ pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Re
     Ok(())
 }
 
-/// Checks `server` of cluster `name`; gives back the URL to use.
+/// Checks `server` of cluster `name`; returns the URL to use.
 ///
 /// Spec: multikueue 2.3 (`untrusted server endpoint`), safety 5 S3 and S4.
 pub(super) fn server(text: &str, name: &str, rules: Rules) -> Result<String, Refusal> {
     let untrusted = || Refusal::insecure("S4", "untrusted server endpoint".to_owned());
-    // Why: URL parsers drop tabs and turn backslashes around; nobody writes those, except to deceive.
+    // Why: URL parsers drop tabs and convert backslashes; an honest URL contains neither.
     if text
         .chars()
         .any(|c| c.is_whitespace() || c.is_control() || c == '\\')
@@ -196,7 +195,7 @@ fn judge_name(domain: &str, rules: Rules) -> Result<(), Forbidden> {
     Ok(())
 }
 
-/// Addresses that reach this machine: the loopback networks, and "no address", which systems treat the same.
+/// Whether an address reaches this machine: the loopback networks, and "no address", which systems treat the same.
 fn is_this_machine(address: IpAddr) -> bool {
     match address {
         // Why the whole of 0.0.0.0/8: it means "this network", and Linux connects it to itself.
@@ -225,7 +224,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// RFC 1123 names as the reference accepts them; the text is lower case already.
+/// Whether a name is an RFC 1123 name as the reference accepts it; the text is already lower case.
 fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX
         && name.split('.').all(|label| {

@@ -1,7 +1,7 @@
-//! The shape of a kubeconfig, as far as it is looked at.
+//! The checked parts of a kubeconfig.
 //!
-//! Invariant: a key that is refused wherever it appears has the type [`Mark`], which forgets the value while it is
-//! being read. Secret values are [`SecretString`] from the moment they leave the parser.
+//! Invariant: a key that is refused wherever it appears has the type [`Mark`], which discards the value while it is parsed. Secret values
+//! are [`SecretString`] from the moment they leave the parser.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use secrecy::SecretString;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A kubeconfig. Keys of the file and of its contexts that nobody knows are ignored: nothing reads them.
+/// A kubeconfig. Unknown keys of the file and of its contexts are ignored, because nothing reads them.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct File {
@@ -35,7 +35,7 @@ pub(super) struct NamedCluster {
     pub(super) cluster: Option<Cluster>,
 }
 
-/// How to reach a cluster.
+/// The address and the certificate authority of a cluster.
 #[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Cluster {
@@ -51,10 +51,10 @@ pub(super) struct Cluster {
     pub(super) proxy_url: Mark,
     #[serde(default)]
     pub(super) tls_server_name: Mark,
-    /// Harmless: how answers are encoded. Accepted and not used.
+    /// Harmless: the encoding of answers. Accepted and not used.
     #[serde(default, rename = "disable-compression")]
     pub(super) _compression: Mark,
-    /// Harmless: notes of other tools.
+    /// Harmless: data of other tools.
     #[serde(default, rename = "extensions")]
     pub(super) _extensions: Mark,
     #[serde(flatten)]
@@ -86,7 +86,7 @@ pub(super) struct NamedUser {
     pub(super) user: Option<User>,
 }
 
-/// How to prove an identity.
+/// The credentials of a user.
 #[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct User {
@@ -118,7 +118,7 @@ pub(super) struct User {
     pub(super) as_groups: Mark,
     #[serde(default)]
     pub(super) as_user_extra: Mark,
-    /// Harmless: notes of other tools.
+    /// Harmless: data of other tools.
     #[serde(default, rename = "extensions")]
     pub(super) _extensions: Mark,
     #[serde(flatten)]
@@ -130,7 +130,7 @@ fn hidden<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretStr
     Ok(text.filter(|text| !text.is_empty()).map(SecretString::from))
 }
 
-/// Whether a key stands there with a value that means something; the value is forgotten.
+/// Whether a key is present with a meaningful value; the value is discarded.
 ///
 /// As in the Go loader, `null`, `false`, empty text and an empty list mean the same as no key; an empty map does not
 /// (`exec: {}` is an exec plugin).

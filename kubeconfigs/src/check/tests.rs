@@ -1,4 +1,4 @@
-//! The table of kubeconfigs, good and bad.
+//! The table of good and bad kubeconfigs.
 
 use std::fmt::Write as _;
 

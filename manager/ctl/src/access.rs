@@ -1,4 +1,4 @@
-//! Who we talk to: the manager and the worker, each with the operator's own kubeconfig.
+//! Connections to the manager and the worker, each with the administrator's own kubeconfig.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use roadstead_kubeio::connect::{self, Chosen};
 use crate::args::Manager;
 use crate::failure::{Code, Failure};
 
-/// How we call ourselves to API servers.
+/// The user agent of the command's requests.
 pub const USER_AGENT: &str = concat!("roadstead-ctl/", env!("CARGO_PKG_VERSION"));
-/// Field manager of what we apply.
+/// The field manager of applied objects.
 pub const FIELD_MANAGER: &str = "roadstead-ctl";
 /// Characters in a line of PEM, RFC 7468.
 const PEM_LINE: usize = 64;
 
 /// A worker cluster, reached by its administrator.
 pub struct Worker {
-    /// With the administrator's rights.
+    /// A client with the administrator's rights.
     pub client: Client,
     /// Address of the API server, as the administrator reaches it.
     pub server: String,
@@ -26,7 +26,7 @@ pub struct Worker {
     pub authority: String,
 }
 
-/// Connects to the manager and makes sure that the namespace is there.
+/// Connects to the manager and makes sure that the namespace exists.
 pub async fn manager(args: &Manager) -> Result<Client, Failure> {
     let chosen = Chosen {
         kubeconfig: args.kubeconfig.as_deref(),
@@ -38,11 +38,11 @@ pub async fn manager(args: &Manager) -> Result<Client, Failure> {
         Ok(Some(_)) => Ok(client),
         Ok(None) => Err(Failure::new(
             format!("the management cluster has no namespace {}", args.namespace),
-            "Secrets with credentials belong into the namespace of the manager",
+            "Secrets with credentials belong in the namespace of the manager",
             "name it with --namespace, or install the manager first",
         )
         .code(Code::NotFound)),
-        // Why: who may write Secrets there need not be allowed to look at namespaces.
+        // Why: an administrator with the right to write Secrets there need not have the right to read namespaces.
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(client),
         Err(error) => Err(Failure::request("the management cluster does not answer", &error)),
     }
@@ -59,7 +59,7 @@ pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, 
         Failure::new(
             format!("the kubeconfig {} cannot be used", kubeconfig.display()),
             why,
-            "check that the file is there and names a current context",
+            "check that the file exists and names a current context",
         )
     };
     let config = connect::command_config(chosen)

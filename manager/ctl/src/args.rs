@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 pub mod look;
 
@@ -17,27 +17,28 @@ use crate::completion;
 #[derive(Debug, Parser)]
 #[command(name = "roadstead", version, propagate_version = true)]
 pub struct Cli {
-    /// What it is about.
+    /// The area of the command.
     #[command(subcommand)]
     pub area: Area,
 }
 
-/// What a command is about.
+/// The area of a command.
 #[derive(Debug, Subcommand)]
 pub enum Area {
     /// Install the manager or the worker in a cluster, with the objects of the charts.
     Install(Install),
-    /// Take the manager or the worker away again, and prove that nothing of it is left.
+    /// Remove the manager or the worker, and prove that nothing of it is left.
     Uninstall(Uninstall),
-    /// Look whether this cluster is healthy: named checks, each with what was seen, why it matters, and the next command. Reads only.
+    /// Check whether this cluster is healthy: named checks, each with what was seen, why it matters, and the next command. Reads
+    /// only.
     Doctor(Doctor),
     /// Worker clusters: register, list, cordon, uncordon, drain, give up, remove.
     Cluster {
-        /// What to do.
+        /// The verb.
         #[command(subcommand)]
         verb: ClusterVerb,
     },
-    /// Say why a job does not run, or where it does: one reason, what each worker cluster answered, the next step.
+    /// Explain why a job does not run, or show where it runs: one reason, each worker cluster's answer, the next step.
     Explain(Explain),
     /// List jobs, queues or worker clusters of the whole federation, as kubectl get does.
     Get(look::Get),
@@ -49,7 +50,7 @@ pub enum Area {
     Top(look::Top),
     /// Namespaces and LocalQueues that a worker cluster lacks for the queues of the manager.
     Sync {
-        /// What to do.
+        /// The verb.
         #[command(subcommand)]
         verb: SyncVerb,
     },
@@ -59,13 +60,13 @@ pub enum Area {
     Man(look::Man),
     /// Configuration files of the manager and the workers.
     Config {
-        /// What to do.
+        /// The verb.
         #[command(subcommand)]
         verb: ConfigVerb,
     },
 }
 
-/// Which part of Roadstead a cluster has.
+/// The part of Roadstead in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// On the management cluster.
@@ -95,10 +96,10 @@ pub struct Install {
     /// Values as for the chart, in YAML: image, replicas, ports, configuration and others
     #[arg(long, value_name = "FILE")]
     pub values: Option<PathBuf>,
-    /// Show what would be done, do nothing
+    /// Show what would be done, change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the objects as YAML, for those who would rather apply them themselves; no cluster is asked
+    /// Print the objects as YAML, to apply them with another tool; no cluster is contacted
     #[arg(long)]
     pub print_yaml: bool,
     /// Wait until every replica is ready
@@ -107,7 +108,7 @@ pub struct Install {
     /// Longest wait
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub timeout: Duration,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -118,7 +119,7 @@ pub struct Install {
 /// `roadstead uninstall`
 #[derive(Clone, Debug, Args)]
 pub struct Uninstall {
-    /// What to take away
+    /// What to remove
     pub part: Part,
     /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
@@ -126,7 +127,7 @@ pub struct Uninstall {
     /// Context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Namespace that it was installed into
+    /// Namespace of the installation
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
     /// Remove the definitions too, and with them every queue and every Workload of the cluster
@@ -135,7 +136,7 @@ pub struct Uninstall {
     /// Longest wait for everything to be gone
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub timeout: Duration,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -143,10 +144,10 @@ pub struct Uninstall {
     pub output: Format,
 }
 
-/// `roadstead doctor`. Exit code 0: healthy, 1: a check failed, 2: nothing could be asked.
+/// `roadstead doctor`. Exit code 0: healthy, 1: a check failed, 2: nothing could be read.
 #[derive(Clone, Debug, Args)]
 pub struct Doctor {
-    /// Kubeconfig of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]; reading is enough
+    /// Kubeconfig of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]; the right to read is enough
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context in it [default: the current one]
@@ -155,13 +156,13 @@ pub struct Doctor {
     /// Namespace of the manager or the worker
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
-    /// Look again until no check fails
+    /// Check again until no check fails
     #[arg(long)]
     pub wait: bool,
     /// Longest wait
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub timeout: Duration,
-    /// Format of the result: table is all checks, short what is not well
+    /// Format of the result: table shows all checks, short only the problems
     #[arg(short, long, value_enum, default_value_t)]
     pub output: DoctorFormat,
 }
@@ -169,10 +170,10 @@ pub struct Doctor {
 /// How findings are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DoctorFormat {
-    /// All checks, for people.
+    /// All checks, as a table.
     #[default]
     Table,
-    /// Only what is not well.
+    /// Only the problems.
     Short,
     /// One JSON value.
     Json,
@@ -198,12 +199,12 @@ pub struct Explain {
     pub output: Format,
 }
 
-/// What can be done about what a worker lacks.
+/// The verbs of `roadstead sync`.
 #[derive(Debug, Subcommand)]
 pub enum SyncVerb {
-    /// Show what the worker lacks, write nothing.
+    /// Show what the worker lacks, change nothing.
     Plan(Sync),
-    /// Create what the worker lacks. What exists there stays as it is.
+    /// Create what the worker lacks. Existing objects stay as they are.
     Apply(Sync),
 }
 
@@ -219,13 +220,13 @@ pub struct Sync {
     /// Context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
-    /// `ClusterQueue` of the worker that new LocalQueues lead to [default: the one of the same name as on the manager]
+    /// `ClusterQueue` of the worker for new LocalQueues [default: the one of the same name as on the manager]
     #[arg(long, value_name = "NAME")]
     pub cluster_queue: Option<String>,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -233,10 +234,10 @@ pub struct Sync {
     pub output: Format,
 }
 
-/// What can be done with configuration files.
+/// The verbs of `roadstead config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Read a file as the manager and the workers do, and say everything that is wrong with it. No cluster is asked.
+    /// Read a file as the manager and the workers do, and report every problem in it. No cluster is contacted.
     Check(Check),
 }
 
@@ -257,23 +258,36 @@ pub struct Check {
     pub output: Format,
 }
 
-/// What can be done with worker clusters.
+/// The verbs of `roadstead cluster`.
 #[derive(Debug, Subcommand)]
 pub enum ClusterVerb {
-    /// Register a worker cluster: make an account there, give its credential to the manager, wait until it is connected.
+    /// Register a worker cluster: create an account there, give its credential to the manager, wait until it is connected.
     Join(Join),
     /// List the worker clusters.
     List(List),
-    /// Remove a worker cluster, and whatever was made for it.
+    /// Remove a worker cluster, and everything that was created for it.
     Leave(Leave),
-    /// Send nothing new to a worker cluster; what runs there goes on.
+    /// Send no new jobs to a worker cluster; running jobs go on.
     Cordon(Cordon),
-    /// Let a worker cluster take new work again.
+    /// Let a worker cluster take new jobs again.
     Uncordon(Cordon),
-    /// Send nothing new to a worker cluster, and wait until nothing of ours is left there.
+    /// Send no new jobs to a worker cluster, and wait until no job of this manager is left there.
     Drain(Drain),
-    /// Say that the runs on a lost worker cluster are lost: its jobs are started elsewhere at once.
+    /// Declare the runs on a lost worker cluster lost: its jobs are started elsewhere at once.
     GiveUp(GiveUp),
+    /// Say that a name leads to another cluster from now on, or that its cluster has another address.
+    Move(Move),
+}
+
+/// `roadstead cluster move`
+#[derive(Clone, Debug, Args)]
+pub struct Move {
+    /// The name, and the cluster to which it is to lead.
+    #[command(flatten)]
+    pub join: Join,
+    /// The kubeconfig leads to the cluster that the name leads to already; asked for where that was never identified
+    #[arg(long)]
+    pub same_cluster: bool,
 }
 
 /// `roadstead cluster give-up`
@@ -282,10 +296,10 @@ pub struct GiveUp {
     /// Name of the cluster
     #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -299,7 +313,7 @@ pub struct Cordon {
     /// Name of the cluster
     #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
     /// Format of the result
@@ -313,7 +327,7 @@ pub struct Drain {
     /// Name of the cluster
     #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
     /// Stop the jobs that run there and queue them again, instead of waiting for their end
@@ -322,7 +336,7 @@ pub struct Drain {
     /// Longest wait for the cluster to be empty; 0s does not wait
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub timeout: Duration,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -333,19 +347,19 @@ pub struct Drain {
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// A table, for reading.
     #[default]
     #[value(alias = "text")]
     Table,
     /// One JSON value.
     Json,
-    /// YAML.
+    /// YAML documents.
     Yaml,
     /// Only kind and name.
     Name,
 }
 
-/// Where the manager is.
+/// The management cluster.
 #[derive(Clone, Debug, Args)]
 pub struct Manager {
     /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
@@ -359,13 +373,13 @@ pub struct Manager {
     pub namespace: String,
 }
 
-/// Whose account on the worker it is.
+/// The owner of the account on the worker.
 #[derive(Clone, Debug, Args)]
 pub struct Owner {
     /// Origin of the manager, as in its configuration (multiKueue.origin)
     #[arg(long, default_value = "multikueue")]
     pub origin: String,
-    /// Namespace of the account and of the manager's lease on the worker cluster: that in which the worker's engine runs
+    /// Namespace of the account and of the manager's lease on the worker cluster: that of the worker's engine
     #[arg(long, default_value = rights::NAMESPACE)]
     pub worker_namespace: String,
 }
@@ -385,13 +399,13 @@ pub struct Join {
     /// Context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
-    /// Whose account.
+    /// The owner of the account.
     #[command(flatten)]
     pub owner: Owner,
-    /// Integrations of the manager whose jobs are to be sent there, as in its configuration (integrations.frameworks)
+    /// Integrations of the manager whose jobs it may send there, as in its configuration (integrations.frameworks)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = rows::JOB.framework, value_parser = integration)]
     pub integrations: Vec<&'static Kind>,
     /// Address at which the manager reaches the worker's API server [default: the one in the kubeconfig]
@@ -403,19 +417,19 @@ pub struct Join {
     /// `MultiKueueConfig` to add the cluster to [default: the only one; multikueue if there is none]
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
-    /// Life of the credential; the manager renews it well before it ends (10m to 24h)
+    /// Lifetime of the credential; the manager renews it well before it ends (10m to 24h)
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = token_lifetime)]
     pub token_lifetime: Duration,
     /// Longest wait for the manager to connect
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub timeout: Duration,
-    /// Show what would be done, do nothing
+    /// Show what would be done, change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the objects as YAML, for those who would rather apply them themselves; do nothing. No credential is made
+    /// Print the objects as YAML, to apply them with another tool; change nothing. No credential is created
     #[arg(long)]
     pub print_yaml: bool,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -426,7 +440,7 @@ pub struct Join {
 /// `roadstead cluster list`
 #[derive(Clone, Debug, Args)]
 pub struct List {
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
     /// Format of the result
@@ -440,16 +454,16 @@ pub struct Leave {
     /// Name of the cluster
     #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
-    /// Kubeconfig of an administrator of the worker cluster; without it the account there stays
+    /// Kubeconfig of an administrator of the worker cluster; without it the account there is not removed
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where the manager is.
+    /// The management cluster.
     #[command(flatten)]
     pub manager: Manager,
-    /// Whose account.
+    /// The owner of the account.
     #[command(flatten)]
     pub owner: Owner,
     /// Longest wait for the worker to be empty
@@ -459,10 +473,10 @@ pub struct Leave {
     /// it cannot be reached
     #[arg(long)]
     pub force: bool,
-    /// Show what would be done, do nothing
+    /// Show what would be done, change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask
+    /// Do not ask for consent
     #[arg(short, long)]
     pub yes: bool,
     /// Format of the result
@@ -528,7 +542,7 @@ mod tests {
 
     use super::{Area, Cli, ClusterVerb, duration};
 
-    /// Lines of shell in the README and in `deploy/docs` that call the command, each with its file.
+    /// Shell lines in the README and in `deploy/docs` that call the command, each with its file.
     fn documented() -> Vec<(String, String)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files: Vec<PathBuf> = fs::read_dir(root.join("deploy/docs"))
@@ -562,7 +576,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The commands of a tree that take this flag, and of those the ones that lack the other.
+    /// The commands of a tree that have this flag, and those of them that lack the other.
     fn lacking(command: &clap::Command, (flag, other): (&str, &str)) -> (usize, Vec<String>) {
         let has = |long: &str| command.get_arguments().any(|arg| arg.get_long() == Some(long));
         let mut found = (usize::from(has(flag)), Vec::new());

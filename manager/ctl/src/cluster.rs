@@ -1,4 +1,4 @@
-//! `roadstead cluster ...`: worker clusters come, are looked at, and go.
+//! `roadstead cluster ...`: registers, lists and removes worker clusters.
 
 pub mod account;
 pub mod cordon;
@@ -6,6 +6,7 @@ pub mod give_up;
 pub mod join;
 pub mod leave;
 pub mod list;
+pub mod move_cluster;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
@@ -13,9 +14,9 @@ use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType, MultiKueueCluster}
 
 use crate::failure::{Code, Failure};
 
-/// Longest cluster name: it becomes a label value.
+/// Longest cluster name, in bytes: it becomes a label value.
 const NAME_BYTES_MAX: usize = 63;
-/// Condition that says whether a cluster is connected.
+/// The condition that shows whether a cluster is connected.
 const ACTIVE: &str = "Active";
 
 /// Name of the Secret with the credential of a cluster.
@@ -23,7 +24,7 @@ pub fn secret_name(cluster: &str) -> String {
     format!("roadstead-{cluster}")
 }
 
-/// Refuses names that make no label value.
+/// Refuses a name that cannot be a label value.
 fn check_name(name: &str) -> Result<(), Failure> {
     let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = name.as_bytes();
@@ -42,7 +43,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     .code(Code::Usage))
 }
 
-/// The Secret that a cluster uses, if it uses one.
+/// The Secret that a cluster uses, if any.
 pub(crate) fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
     match &cluster.spec.cluster_source.kube_config {
         Some(KubeConfig {

@@ -1,4 +1,4 @@
-//! `roadstead config check`: what a process would say about a configuration file.
+//! `roadstead config check`: reports what a process would say about a configuration file.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::args::{Check, Format};
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -20,7 +20,7 @@ struct Report {
     warnings: Vec<String>,
 }
 
-/// One thing that is wrong. Absent values are not known.
+/// One problem. Absent values are not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Row {
     origin: String,
@@ -51,9 +51,9 @@ impl Row {
     }
 }
 
-/// Reads a file and prints what is to be said about it.
+/// Reads a file and prints its summary or its problems.
 ///
-/// *Errors*: everything that is wrong with it, with exit code 2.
+/// *Errors*: all problems of the file, with exit code 2.
 pub fn check(args: &Check) -> Result<(), Failure> {
     let file = args.file.display().to_string();
     let read = Source::read(&args.file).map(Source::unwrapped);
@@ -74,7 +74,7 @@ pub fn check(args: &Check) -> Result<(), Failure> {
     }
 }
 
-/// The failure; with a format for programs the problems are printed there too.
+/// The failure; with `-o json` or `yaml` the problems are printed too.
 fn refused(args: &Check, file: &str, error: &Error) -> Result<Failure, Failure> {
     let (why, next, problems) = match error {
         Error::Problems { problems } => {
@@ -82,7 +82,7 @@ fn refused(args: &Check, file: &str, error: &Error) -> Result<Failure, Failure> 
             let rows: Vec<Row> = problems.iter().map(Row::of).collect();
             (
                 lines.join("\n        "),
-                "mend these keys, then check again",
+                "correct these keys, then check again",
                 rows,
             )
         }
@@ -150,7 +150,7 @@ fn summary(file: &str, config: &Config) -> String {
     lines.join("\n")
 }
 
-/// Whether it is on, how long it waits, and whether the file says so.
+/// Whether waiting for pods is on, the timeout, and whether the file sets it.
 fn pods_ready(config: &Config) -> String {
     let from = if config.names_pods_ready { "" } else { ", default" };
     match &config.wait_for_pods_ready {

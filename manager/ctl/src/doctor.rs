@@ -1,8 +1,8 @@
 //! `roadstead doctor`: named checks of one cluster, each with what was seen, why it matters, and the next command.
 //!
-//! It only reads. What it may not read is told as unknown and is no failure.
+//! It only reads. A kind that it may not read is reported as unknown, which is no failure.
 //!
-//! Reading order: [`run`], `facts` (what is read), `checks` (what is made of it).
+//! Reading order: [`run`], `facts` (reads the cluster), `checks` (judges the facts).
 
 mod checks;
 mod facts;
@@ -21,7 +21,7 @@ use crate::output;
 use checks::{Finding, Level};
 use facts::Facts;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -45,9 +45,9 @@ impl Report {
     }
 }
 
-/// Looks at a cluster and prints what was found.
+/// Checks a cluster and prints the findings.
 ///
-/// *Errors*: a check failed (exit code 1), or nothing could be asked (exit code 2).
+/// *Errors*: a check failed (exit code 1), or nothing could be read (exit code 2).
 pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
     let chosen = Chosen {
         kubeconfig: args.kubeconfig.as_deref(),

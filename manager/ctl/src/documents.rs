@@ -1,4 +1,4 @@
-//! Tests of the documents: what they tell people to type is a command, and their links lead somewhere.
+//! Tests of the documents: each command line in them parses, and each link leads to a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All documents for people, with their text.
+/// All documents for readers, with their text.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut paths = vec![root().join("README.md"), root().join("shared/testkit/README.md")];
     for folder in ["deploy/docs", "e2e/docs"] {
@@ -30,7 +30,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// The lines of the shell blocks of a document, with continued lines joined and comments taken off.
+/// The lines of the shell blocks of a document, with continued lines joined and comments removed.
 fn shell_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for block in text.split("```sh\n").skip(1) {

@@ -1,7 +1,7 @@
-//! `roadstead explain`: why a job or a Workload does not run, or where it does.
+//! `roadstead explain`: why a job or a Workload does not run, or where it runs.
 //!
-//! It reads only Workloads of the management cluster, the job when there is none, and the queues when one has not been tried, with the
-//! caller's own rights.
+//! It reads only Workloads of the management cluster, the job when there is no Workload, and the queues when a Workload has not
+//! been tried. It uses the user's own rights.
 
 mod line;
 pub mod view;
@@ -26,7 +26,7 @@ use crate::failure::{Code, Failure};
 use crate::objects;
 use crate::output;
 
-/// Prints the answer for every Workload that is meant.
+/// Prints the answer for every Workload that matches.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     let chosen = Chosen {
         kubeconfig: args.kubeconfig.as_deref(),
@@ -123,13 +123,13 @@ fn is_workload(kind: &str) -> bool {
     matches!(kind, "workload" | "workloads" | "wl")
 }
 
-/// Whether a kind is meant by this word: its name, or the plural that kubectl knows.
+/// Whether a word names this kind: its name, or the plural that kubectl knows.
 fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
     let plural = |row: &Kind| row.kind == kind && row.plural.eq_ignore_ascii_case(word);
     kind.eq_ignore_ascii_case(word) || kinds.iter().any(plural)
 }
 
-/// The job of that name, of the kinds that are meant, and what its kind is called.
+/// The job of that name among the matching kinds, and its kind.
 async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
     let (word, name) = split(name);
     for row in kinds
@@ -139,7 +139,7 @@ async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Opti
         let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, row.plural);
         let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-        // Why no error: the kind may not be served, or this user may not read it, and that is no answer to what was asked.
+        // Why no error: the kind may not be served, or the user may not read it. Neither answers the question.
         if let Some(job) = jobs.get_opt(name).await.ok().flatten() {
             return Some((row.kind.to_lowercase(), job));
         }
@@ -153,16 +153,16 @@ pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name
     let name = name.rsplit('/').next().unwrap_or(name);
     let (why, next) = match job {
         Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
-            format!("{kind} {name} is there, but names no queue, so it is not managed"),
+            format!("{kind} {name} exists, but names no queue, so it is not managed"),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),
         Some((kind, _)) => (
-            format!("{kind} {name} is there, but has no Workload yet"),
-            "look in a few seconds again; if that does not help, see that the manager runs".to_owned(),
+            format!("{kind} {name} exists, but has no Workload yet"),
+            "look again in a few seconds; if that does not help, check that the manager runs".to_owned(),
         ),
         None => (
             format!(
-                "there is no Workload of that name in namespace {namespace}, and none of a job of that name"
+                "there is no Workload of that name in namespace {namespace}, and none for a job of that name"
             ),
             "name the namespace with -n, or look with: roadstead get jobs -A".to_owned(),
         ),
@@ -209,7 +209,7 @@ mod tests {
         for name in ["thomas", "train/thomas", "trains/thomas", "Train/thomas"] {
             assert_eq!(
                 why(name).await,
-                "train thomas is there, but names no queue, so it is not managed"
+                "train thomas exists, but names no queue, so it is not managed"
             );
         }
         for name in ["job/thomas", "trainses/thomas", "percy"] {

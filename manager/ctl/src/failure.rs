@@ -1,4 +1,4 @@
-//! What the user reads when something does not work: what, why, next command.
+//! The text that the user reads when something fails: what, why, next command.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ const NO_KINDS: &str = "check that the custom resources of kueue.x-k8s.io are in
 /// Exit code. Source: `spec/experience.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Something was refused or went wrong.
+    /// A request was refused or failed.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is wrong.
     Usage,
-    /// What was named does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// It took too long.
+    /// The time limit is over.
     TimedOut,
 }
 
 impl Code {
-    /// For the shell.
+    /// The exit code for the shell.
     pub const fn number(self) -> u8 {
         match self {
             Self::Failed => 1,
@@ -32,14 +32,14 @@ impl Code {
     }
 }
 
-/// A failure in three lines.
+/// A failure as three lines of text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Failure {
-    /// For the shell.
+    /// The exit code.
     pub code: Code,
-    /// What did not work.
+    /// What failed.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// The next command, or what to change.
     pub next: String,
@@ -66,17 +66,17 @@ impl Failure {
         }
     }
 
-    /// The same with another exit code.
+    /// The same failure with another exit code.
     #[must_use]
     pub const fn code(mut self, code: Code) -> Self {
         self.code = code;
         self
     }
 
-    /// A request to an API server that did not work.
+    /// The failure of a request to an API server.
     pub fn request(what: impl Into<String>, error: &kube::Error) -> Self {
         let code = if let kube::Error::Api(status) = error {
-            // Why not 403: a webhook that finds fields wrong says so too, and no rights help there.
+            // Why asked: a webhook that refuses wrong fields answers 403 too, and more rights would not help.
             let is_webhook = write::is_webhook_refusal(status);
             Some(if is_webhook { 422 } else { status.code })
         } else {
@@ -87,24 +87,24 @@ impl Failure {
             Some(403) => "use a kubeconfig with the rights named above",
             Some(404) => NO_KINDS,
             Some(429 | 500..) => "wait until the API server is well, then run the same command again",
-            Some(_) => "mend what the API server names, then run the same command again",
+            Some(_) => "correct what the API server names, then run the same command again",
             None => "check the address and the network, then run the same command again",
         };
         Self::new(what, write::describe(error), next)
     }
 }
 
-/// The object that a write gave back, or why there is none.
+/// The written object, or the failure of the write.
 pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
     let again = "run the same command again";
     let (why, next) = match written {
         Written::Done(object) => return Ok(object),
         Written::Gone => ("it is gone, or its kind is not installed".to_owned(), NO_KINDS),
-        Written::Conflict => ("someone else changed it at the same moment".to_owned(), again),
+        Written::Conflict => ("another client changed it at the same moment".to_owned(), again),
         Written::AlreadyExists => ("it exists already".to_owned(), again),
         Written::Refused(why) => (
             why,
-            "mend what the API server names, then run the same command again",
+            "correct what the API server names, then run the same command again",
         ),
         Written::Unclear(why) => (why, again),
     };
@@ -137,7 +137,7 @@ mod tests {
             (401, "log in again"),
             (403, "rights named above"),
             (404, "custom resources of kueue.x-k8s.io"),
-            (422, "mend what the API server names"),
+            (422, "correct what the API server names"),
             (429, "wait until"),
             (503, "wait until"),
         ] {
@@ -147,7 +147,7 @@ mod tests {
         let status = Status::failure(words, "Forbidden").with_code(403);
         let failure = Failure::request("a", &kube::Error::Api(status.boxed()));
         assert!(
-            failure.next.contains("mend what the API server names"),
+            failure.next.contains("correct what the API server names"),
             "{failure}"
         );
     }

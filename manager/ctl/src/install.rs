@@ -1,9 +1,8 @@
-//! `roadstead install` and `roadstead uninstall`: the objects of the charts, applied and taken away by one command.
+//! `roadstead install` and `roadstead uninstall`: apply and remove the objects of the charts with one command.
 //!
-//! Invariant: an object that does not carry the label of an installation is never changed or deleted, except that a fresh name is
-//! created. A second run changes nothing.
+//! Invariant: an existing object without the label of an installation is never changed or deleted. A second run changes nothing.
 //!
-//! Reading order: [`run`], `plan` (what is in the way, what will be done), `cluster` (requests), [`remove`].
+//! Reading order: [`run`], `plan` (obstacles, and what will be done), `cluster` (requests), [`remove`].
 
 mod cluster;
 mod plan;
@@ -26,13 +25,13 @@ use crate::output::{self, say};
 use cluster::Site;
 use plan::Step;
 
-/// Field manager of what an installation applies.
+/// The field manager of an installation.
 const FIELD_MANAGER: &str = "roadstead-install";
-/// How often something is looked at that is waited for.
+/// How often the cluster is checked while waiting.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Part {
-    /// The process of that part.
+    /// The process of the part.
     pub const fn process(self) -> Process {
         match self {
             Self::Manager => Process::Manager,
@@ -41,24 +40,24 @@ impl Part {
     }
 }
 
-/// What came of an installation.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Installed {
     process: &'static str,
     version: &'static str,
     namespace: String,
-    /// What was created or changed.
+    /// The created or changed objects.
     applied: Vec<String>,
-    /// What was as it must be, or belongs to others.
+    /// The objects that needed no change or belong to another owner.
     kept: Vec<String>,
     elapsed_seconds: f64,
 }
 
 /// Installs the manager or the worker.
 ///
-/// *Errors*: values that are wrong, something in the way (Kueue, another installation, definitions of a newer version), a request
-/// that failed, or pods that do not become ready in time.
+/// *Errors*: wrong values, an obstacle (Kueue, another installation, definitions of a newer version), a failed request, or pods
+/// that do not become ready in time.
 pub async fn run(args: &Install) -> Result<(), Failure> {
     let started = Instant::now();
     let process = args.part.process();
@@ -96,7 +95,7 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
         } else {
             installed.kept.push(step.title.clone());
         }
-        // Why at once: what comes next may be of a kind that is not served yet.
+        // Why at once: the next objects may be of this kind, which must be served first.
         if step.is_definition() && step.state == State::Missing {
             site.wait_served(step, args.timeout).await?;
         }
@@ -133,7 +132,7 @@ fn wanted(args: &Install) -> Result<Vec<Value>, Failure> {
         Failure::new(
             "the values contradict each other",
             refusal.to_string(),
-            "mend the file that --values names",
+            "correct the file that --values names",
         )
         .code(Code::Usage)
     })?;

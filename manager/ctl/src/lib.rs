@@ -3,9 +3,9 @@
 //! It **never** writes a credential to disk, prints one, or waits without a limit. Data goes to stdout, progress to
 //! stderr; every failure says what, why, and the next command ([`failure::Failure`]).
 //!
-//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`get`], [`top`], [`describe`], [`events`], [`sync`],
-//! [`config`] (`check`), [`completion`], [`man`],
-//! [`access`] (who we talk to), [`output`], [`failure`].
+//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `give-up`,
+//! `leave`), [`explain`], [`get`], [`top`], [`describe`], [`events`], [`sync`], [`config`] (`check`), [`completion`], [`man`],
+//! [`access`] (clients of both clusters), [`output`], [`failure`].
 
 pub mod access;
 pub mod args;

@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::CompleteEnv;
 use jiff::Timestamp;
 use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb, SyncVerb};
-use roadstead_ctl::cluster::{cordon, give_up, join, leave, list};
+use roadstead_ctl::cluster::{cordon, give_up, join, leave, list, move_cluster};
 use roadstead_ctl::completion;
 use roadstead_ctl::config;
 use roadstead_ctl::describe;
@@ -76,6 +76,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             ClusterVerb::Uncordon(args) => cordon::uncordon(&args).await,
             ClusterVerb::Drain(args) => cordon::drain(&args).await,
             ClusterVerb::GiveUp(args) => give_up::run(&args).await,
+            ClusterVerb::Move(args) => move_cluster::run(&args, now).await,
         },
         Area::Install(args) => install::run(&args).await,
         Area::Uninstall(args) => install::remove::run(&args).await,

@@ -1,4 +1,4 @@
-//! Printing: data on stdout, progress on stderr, questions only to a person.
+//! Printing: data on stdout, progress on stderr, questions only on a terminal.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 use crate::args::Format;
 use crate::failure::{Code, Failure};
 
-/// One line of progress. A closed stderr is no reason to stop.
+/// Prints one line of progress. A closed stderr is no reason to stop.
 pub fn say(line: &str) {
     let _closed = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// The result, in the format asked for: `table` for people, `name` for scripts.
+/// Prints the result in the requested format: `table` for reading, `name` for scripts.
 pub fn result(
     format: Format,
     value: &impl Serialize,
@@ -32,7 +32,7 @@ pub fn result(
     Ok(())
 }
 
-/// Asks for consent, unless it was given. Without a terminal nobody can answer, so `--yes` is required.
+/// Asks the user for consent, unless it was given. Without a terminal no user can answer, so `--yes` is required.
 pub fn consent(given: bool, question: &str) -> Result<(), Failure> {
     if given {
         return Ok(());

@@ -1,9 +1,9 @@
 //! `roadstead sync plan` and `apply`: the namespaces and LocalQueues that a worker cluster lacks.
 //!
-//! Invariant: what exists on the worker is never changed, and nothing is deleted there.
+//! Invariant: existing objects on the worker are never changed, and nothing is deleted there.
 //!
-//! The consent of the worker's owner (`spec/safety.md 6`, S19) is the kubeconfig: only an administrator of the worker can run this, and
-//! the plan says which namespaces of the worker users of the manager can use afterwards.
+//! The consent of the worker's owner (`spec/safety.md 6`, S19) is the kubeconfig: only an administrator of the worker can run
+//! this. The plan says which namespaces of the worker users of the manager can use afterwards.
 
 mod plan;
 
@@ -25,25 +25,25 @@ use crate::cluster::registered;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// Objects fetched at a time.
+/// Objects read per page.
 const PAGE: u32 = 500;
 
-/// What a worker lacks, or what was made there.
+/// What a worker lacks, or what was created there.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Synced {
     cluster: String,
-    /// In the order in which it is made.
+    /// In the order of their creation.
     steps: Vec<Step>,
 }
 
-/// Shows what would be made.
+/// Shows what would be created.
 pub async fn show(args: &Sync) -> Result<(), Failure> {
     let (_, synced) = look(args).await?;
     report(args, &synced)
 }
 
-/// Makes it. What cannot be made is an error, after the rest was made.
+/// Creates it. If an object cannot be created, the others still are, and the command fails.
 pub async fn apply(args: &Sync) -> Result<(), Failure> {
     let (worker, synced) = look(args).await?;
     for step in &synced.steps {
@@ -129,7 +129,7 @@ where
     }
 }
 
-/// Makes one object. One that has come into being meanwhile stays as it is.
+/// Creates one object. An object that exists by now stays as it is.
 async fn make(worker: &Client, step: &Step) -> Result<(), Failure> {
     let what = format!("{step}: this failed");
     match step {

@@ -17,7 +17,7 @@ const LIFE: SignedDuration = SignedDuration::from_secs(3);
 /// Entries at most; beyond it the oldest are forgotten early.
 const MAX: usize = 50_000;
 
-/// See the module.
+/// What was sent lately, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Book>);
 

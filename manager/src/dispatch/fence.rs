@@ -26,7 +26,7 @@ pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&Ap
         return Fence::Open;
     }
     let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
-    // Why the beginning of time: the clock has gone on since the time of this pass was taken.
+    // Why `MIN` when nothing is left: the clock has gone on since the time of this pass was taken.
     let at = if left.is_zero() {
         Timestamp::MIN
     } else {
@@ -40,10 +40,10 @@ pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&Ap
     }
 }
 
-/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: those before it are told to
-/// end first.
+/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: the pods before it are told
+/// first.
 ///
-/// Limit: what else that cluster's controllers delete in the same minutes, and a lower `--kube-api-qps` there, is not counted.
+/// Limit: other deletions by that cluster's controllers in the same minutes, and a lower `--kube-api-qps` there, are not counted.
 fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {
     let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
     let grace = |set: &PodSet| {

@@ -14,11 +14,11 @@ use super::Dispatch;
 use super::owning::group_of;
 use crate::remote::Remote;
 
-/// The jobs on a worker of the kind of a Workload's job: that of the job here, else, for a Workload that is gone here, what is on
-/// the worker says it. `None` when nothing does.
+/// The jobs on a worker of the kind of a Workload's job. The local job names the kind; when it is gone, the copies on the worker
+/// do. `None` when neither names one.
 ///
-/// Limit: a copy that is not adopted yet names no kind, so it is taken away although its job may be of a kind that cannot be read;
-/// that job is found as soon as it can.
+/// Limit: a copy that is not adopted yet names no kind. It is deleted although its job may be of a kind that cannot be read; that
+/// job is found as soon as the kind can be read.
 pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) -> Option<&'a KindCache> {
     if let Some(kind) = kind {
         return remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind);
@@ -33,13 +33,13 @@ pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) 
     remote.jobs.iter().find(is_it)
 }
 
-/// Whether a worker serves this kind; without one nothing is asked of it.
+/// Whether a worker serves this kind. Without a kind, nothing is asked of the worker.
 pub(super) fn state_on(remote: &Remote, kind: Option<&Kind>) -> KindState {
     let jobs = kind.and_then(|kind| remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind));
     jobs.map_or(KindState::Serving, KindCache::state)
 }
 
-/// Notes at each site whether it serves this kind.
+/// Sets at each site whether it serves this kind.
 pub(super) fn note_kind(d: &Dispatch, sites: &mut BTreeMap<ClusterName, Site>, kind: Option<&Kind>) {
     for (name, site) in sites {
         let remote = d.registry.get(name);
@@ -47,7 +47,7 @@ pub(super) fn note_kind(d: &Dispatch, sites: &mut BTreeMap<ClusterName, Site>, k
     }
 }
 
-/// Why it is not known which of these jobs there are; `None` when it is.
+/// Why it is unknown which of these jobs exist; `None` when it is known.
 pub(super) fn unreadable(jobs: &KindCache) -> Option<String> {
     match jobs.objects.health().get() {
         Health::Live | Health::NotServed => None,

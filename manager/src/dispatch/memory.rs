@@ -1,8 +1,8 @@
-//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, which copies
-//! were asked to go, and where that was refused.
+//! What is remembered of a Workload between passes: which workers failed, when the present round began, which copies were asked to
+//! go, and where that was refused.
 //!
-//! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
-//! costs one more try. At most [`MAX`] Workloads are remembered, rounds apart.
+//! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which costs one
+//! more try. At most [`MAX`] Workloads are remembered, apart from rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ use roadstead_kubeio::cache::Change;
 /// How long the first failure keeps a worker out; doubled each time up to the second.
 const PAUSE: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
-/// Longest pause where something is missing that the job names: looking is cheap, and its owner waits for it.
+/// Longest pause when an object that the job names is missing: looking again is cheap, and its owner waits for it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
 
-/// See the module.
+/// What is remembered of all Workloads.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
@@ -29,9 +29,9 @@ pub(crate) struct Memory {
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
     /// The highest number of a dispatch that was seen on a copy, where it is above the present one.
     highest: Mutex<BTreeMap<Key, u64>>,
-    /// What clusters said that refused to stop or delete something.
+    /// In which words clusters refused to stop or delete something.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
-    /// UIDs of what we have asked to go: jobs after their pods, and Workloads until that is answered.
+    /// UIDs of the objects that we asked to go: jobs that go after their pods, and Workloads until the request is answered.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Memory {
 type Failures = BTreeMap<ClusterName, (u32, Failure)>;
 
 impl Memory {
-    /// Notes a failure, unless that cluster is kept out already; tells whether it did.
+    /// Remembers a failure, unless that cluster is excluded already; returns whether it did.
     pub(crate) fn failed(
         &self,
         key: &Key,
@@ -77,7 +77,7 @@ impl Memory {
         rounds.get(key).copied()
     }
 
-    /// Notes when the round under way began; `None` when the Workload is not being offered.
+    /// Remembers when the present round began; `None` when the Workload is not being offered.
     pub(crate) fn remember_round(&self, key: &Key, begun: Option<Timestamp>) {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         match begun {
@@ -92,7 +92,6 @@ impl Memory {
         highest.get(key).copied().unwrap_or_default()
     }
 
-    /// Notes it.
     pub(crate) fn remember_highest(&self, key: &Key, seen: u64) {
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         if highest.len() >= MAX && !highest.contains_key(key) {
@@ -102,8 +101,8 @@ impl Memory {
         *known = seen.max(*known);
     }
 
-    /// Notes in what words a cluster refused to stop or delete something; tells whether it is the first time. Not whether the words are
-    /// new: whoever refuses in other words each time would have the Workload looked at without end.
+    /// Remembers in which words a cluster refused to stop or delete something; returns whether it is the first refusal. Why not
+    /// whether the words are new: a cluster that refuses in other words each time would have the Workload looked at without end.
     pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
@@ -113,12 +112,12 @@ impl Memory {
         by_cluster.insert(cluster.clone(), words.to_owned()).is_none()
     }
 
-    /// Notes that a cluster refuses no deletion, or no longer.
+    /// Remembers that a cluster refuses no deletion, or no longer.
     pub(crate) fn granted(&self, key: &Key, cluster: &ClusterName) {
         self.forget_refusals(key, |one| one == cluster);
     }
 
-    /// Forgets the refusals of clusters of which this is true.
+    /// Forgets the refusals of the clusters for which `is_over` holds.
     pub(crate) fn forget_refusals(&self, key: &Key, is_over: impl Fn(&ClusterName) -> bool) {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(by_cluster) = all.get_mut(key) {
@@ -129,13 +128,13 @@ impl Memory {
         }
     }
 
-    /// In what words clusters refused to stop or delete something of a Workload, and have not done it since.
+    /// In which words clusters refused to stop or delete something of a Workload and have not done it since.
     pub(crate) fn refusals(&self, key: &Key) -> BTreeMap<ClusterName, String> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).cloned().unwrap_or_default()
     }
 
-    /// Notes that an object of a Workload was asked to go; a job, after its pods.
+    /// Remembers that an object of a Workload was asked to go; a job, after its pods.
     pub(crate) fn asked_to_go(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if going.len() >= MAX && !going.contains_key(key) {
@@ -144,7 +143,7 @@ impl Memory {
         going.entry(key.clone()).or_default().insert(uid.to_owned());
     }
 
-    /// Notes that an object that was asked to go has gone, or shows that it goes.
+    /// Forgets an object that was asked to go, because it has gone or its going is visible.
     pub(crate) fn goes(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uids) = going.get_mut(key) {
@@ -155,8 +154,8 @@ impl Memory {
         }
     }
 
-    /// Notes what went if a change of an object of a Workload shows it. Whoever lets an object go has not always seen it gone, and
-    /// the Workload may have been forgotten before.
+    /// Forgets an object if this change shows that it is gone. Why: the pass that lets an object go does not always see it gone,
+    /// and the Workload may have been forgotten before.
     pub(crate) fn note_gone<K: Resource>(&self, key: Option<&Key>, change: &Change<'_, K>) {
         let uid = |object: &Arc<K>| object.meta().uid.clone();
         let before = change.old.and_then(uid);
@@ -185,7 +184,7 @@ impl Memory {
             .unwrap_or_default()
     }
 
-    /// The Workload is gone.
+    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(key);
@@ -202,7 +201,7 @@ impl Memory {
     }
 }
 
-/// What happened and what to do, in the words that a Workload shows when this is why it waits.
+/// What happened and what to do: the same text that a Workload shows when it waits for this reason.
 fn told(cluster: &ClusterName, failure: &Failure) -> String {
     let waiting = Waiting::ClusterFailed {
         cluster: cluster.clone(),

@@ -1,8 +1,8 @@
-//! Whether a worker has what the pods of a job name. Asked before a job is offered to it, so that it does not fail there where its
-//! owner does not look.
+//! Whether a worker has the objects that the pods of a job name. The manager asks before it offers the job: a failure there is far
+//! from where its user looks.
 //!
-//! Read only, and names only: of a Secret nothing but its metadata is asked for. What the account may not read is not known, and
-//! then the worker is taken for one that has it.
+//! It only reads, and only names: of a Secret it reads only the metadata. What the account may not read is unknown, and the worker
+//! is then assumed to have it.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -40,7 +40,7 @@ impl Unreadable {
     }
 }
 
-/// What a worker is known not to have, of what a job in this namespace needs.
+/// What of the needs of a job in this namespace the worker is known to lack.
 pub(super) async fn lacking(
     client: &Client,
     namespace: &str,
@@ -72,7 +72,7 @@ fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject>
     }
 }
 
-/// What is said of it, in the words of [`Need`].
+/// The needs as one text.
 pub(super) fn told(lacking: &[Need]) -> String {
     let each: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     each.join(", ")

@@ -11,7 +11,7 @@ use roadstead_jobs::kind::{Members, Unmatched};
 
 use super::Dispatch;
 
-/// The job of a local Workload, whether or not it is there.
+/// The job of a local Workload, whether or not the job exists.
 pub(super) struct Owning<'a> {
     pub(super) jobs: &'a KindCache,
     pub(super) key: JobKey,
@@ -27,7 +27,7 @@ impl Owning<'_> {
     }
 }
 
-/// The objects of a job of which copies are to be: those that its Workload counts, and that are not being deleted.
+/// The objects of a job that are to be copied: those that its Workload counts and that are not being deleted.
 pub(super) fn local_job(owner: &Owning<'_>, workload: &Workload) -> Option<CachedJob> {
     let job = owner.job()?;
     let sets = roadstead_convert::pod_sets(workload);
@@ -62,7 +62,7 @@ pub(super) fn owner_of<'a>(d: &'a Dispatch, workload: &Workload) -> Option<Ownin
     })
 }
 
-/// How the objects of a local job and its copies on a worker differ; not at all when there are no objects any more.
+/// How the objects of a local job and its copies on a worker differ; no difference when there are no local objects any more.
 pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmatched {
     let stored = d.caches.workloads.get(key);
     let owner = stored.as_deref().and_then(|stored| owner_of(d, stored));
@@ -71,7 +71,7 @@ pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmat
         .unwrap_or_default()
 }
 
-/// How they differ, with the job of a Workload at hand.
+/// How they differ, when the job of the Workload is already read.
 pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &CachedJob) -> Unmatched {
     let Some(whole) = owner.job() else {
         return Unmatched::default();

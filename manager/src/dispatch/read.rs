@@ -10,8 +10,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
-    self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
+    self, Answer, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed,
+    Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -27,6 +27,7 @@ use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, local_job, owner_of, unmatched};
+use super::together;
 use crate::remote::Remote;
 use crate::sites;
 
@@ -47,6 +48,7 @@ pub(super) struct Scene {
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
+    tries: Tries,
     policy: Policy,
     /// The kind and the objects of the local job, to create its copies from.
     pub(super) local_job: Option<(&'static dyn JobKind, CachedJob)>,
@@ -73,6 +75,7 @@ impl Scene {
             epoch: self.epoch,
             highest: self.highest,
             kind: self.kind,
+            elsewhere: &self.tries,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -97,8 +100,17 @@ impl Scene {
     /// What must be written before the status of the plan.
     pub(super) fn new_epoch(&self, plan: &Plan) -> Vec<(&'static str, String)> {
         let changed = plan.epoch != self.epoch;
-        let note = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
-        changed.then_some(note).into_iter().collect()
+        let number = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
+        let failed_on = plan.failed_on.as_ref().map(|cluster| {
+            let all = self
+                .tries
+                .failed_on
+                .iter()
+                .chain([cluster])
+                .map(ClusterName::as_str);
+            (annotations::FAILED_ON, all.collect::<Vec<_>>().join(","))
+        });
+        changed.then_some(number).into_iter().chain(failed_on).collect()
     }
 
     /// What is known of the job when there is no copy to look at.
@@ -126,22 +138,6 @@ impl Scene {
         });
         answers.any(|copies| copies.job.is_some_and(|job| job.origin == Origin::Ours))
     }
-}
-
-/// The sites without what a look has shown of who lists a cluster, where that may be newer than `clusters`, those of the check's
-/// config as they were read: what is listed by now was not taken out. What a look shows is in the caches before it is noted
-/// ([`crate::remote::witness`]), so this second reading is no older. What a config takes in is looked at again anyway.
-fn no_newer(
-    d: &Dispatch,
-    (check, clusters): (Option<&CheckName>, &[ClusterName]),
-    mut sites: BTreeMap<ClusterName, Site>,
-) -> BTreeMap<ClusterName, Site> {
-    let unlisted = { sites.iter_mut() }.filter(|(name, site)| site.stood.listed && !clusters.contains(name));
-    for (name, site) in unlisted {
-        let by_now = check.map(|check| d.federation.clusters_of_name(check));
-        site.stood.listed = by_now.is_some_and(|listed| !listed.contains(name));
-    }
-    sites
 }
 
 /// Gathers the scene of one Workload, whose status may be one that is being composed. Without `stored` it is gone.
@@ -183,6 +179,11 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
+    let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let candidates = match &local_job {
+        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
+        Some(_) | None => clusters.clone(),
+    };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
@@ -193,7 +194,7 @@ pub(super) fn scene(
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
-    let asked = if is_followed { &[] } else { clusters.as_slice() };
+    let asked = if is_followed { &[] } else { candidates.as_slice() };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
         lost: lost_policy(d, &workload, stored),
@@ -227,11 +228,11 @@ pub(super) fn scene(
     let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
     note_kind(d, &mut sites, kind);
     Scene {
-        sites: no_newer(d, (check.as_ref(), &clusters), sites),
+        sites,
         stored: stored_status,
         check,
         owner,
-        clusters,
+        clusters: candidates,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
@@ -243,10 +244,26 @@ pub(super) fn scene(
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
         }),
+        tries: tries(stored, local_job.as_ref()),
         policy: Policy { dispatcher, ..policy },
         job_key: job_ref.map(|owner| owner.key),
         local_job,
         workload,
+    }
+}
+
+/// Whether the job is tried elsewhere when it fails on a cluster. Why no group of pods: what a pod shows of its end stays.
+fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, CachedJob)>) -> Tries {
+    let asked = job.filter(|(kind, _)| kind.kind().members != roadstead_kinds::Members::Group);
+    let asked = asked.and_then(|(_, job)| job.first().annotations().get(annotations::RETRY_ELSEWHERE));
+    let failed_on = stored.and_then(|workload| workload.annotations().get(annotations::FAILED_ON));
+    let names = failed_on.into_iter().flat_map(|names| names.split(','));
+    Tries {
+        limit: asked.and_then(|limit| limit.parse().ok()).unwrap_or(0),
+        failed_on: names
+            .filter(|name| !name.is_empty())
+            .map(ClusterName::from)
+            .collect(),
     }
 }
 
@@ -560,11 +577,13 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> O
     let key = roadstead_kubeio::cache::key_of(workload);
     let (scene, plan) = d.plan_stored(&key, (d.clock)());
     let fate = scene.fate(&plan);
+    let node = { plan.mirror.as_ref() }.and_then(|cluster| d.virtual_nodes.node_of(cluster));
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
     let copy = |remote: Arc<Remote>| find_job(&remote, &key, Some(job)).map(|(_, copy)| copy);
     Some(Elsewhere {
         job: remote.and_then(copy),
         fate,
+        node,
     })
 }
 

@@ -1,8 +1,8 @@
-//! What is said when a worker refuses an object.
+//! The texts for a worker that refuses an object.
 
 use roadstead_core::dispatch::Cause;
 
-/// What was asked for does not exist there as a kind; for a namespace that is missing API servers have other words.
+/// The kind does not exist there. For a missing namespace, API servers use other words.
 pub(super) fn not_served(kind: &str, version: &str) -> String {
     format!(
         "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
@@ -18,7 +18,7 @@ pub(super) fn met_another_write(what: &str) -> String {
     )
 }
 
-/// What these words of a refusal mean.
+/// What the text of a refusal means.
 pub(super) fn refusal(why: &str) -> Cause {
     if why.starts_with("namespaces ") && why.ends_with("not found") {
         Cause::NamespaceMissing

@@ -1,7 +1,7 @@
 //! What concerns one worker: its own queue, its own workers, its own client.
 //!
-//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it; while nobody knows what that
-//! is, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
+//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
+//! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,11 +39,11 @@ use crate::remote::{Miss, Proof, Remote};
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
 
-/// How long a worker may take to take a copy, before the Workload is offered to another one.
+/// How long a worker may take to answer a creation before the Workload is offered to another worker.
 const OFFER_MAX: Duration = Duration::from_secs(5);
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
-/// When to look again while a write of the Workload is open; once it is stored, whoever has written it mostly rings before.
+/// When to look again while a write of the Workload is open. Mostly the watch shows the stored object before that.
 const UNSURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Works for one worker until `stop`.
@@ -74,7 +74,7 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let planned = version();
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
-        // Why before each: the one before may have taken long.
+        // Why before each action: the one before may have taken long.
         let pause = unknown(d, key).or_else(|| (version() != planned).then_some(Duration::ZERO));
         if let Some(pause) = pause {
             return Outcome::NotYet(pause);
@@ -93,8 +93,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     Outcome::Done
 }
 
-/// When to look again while it is not known what is stored: of everything, or of this Workload, which may name this worker by now
-/// or no longer (seed 5843).
+/// When to look again while it is unknown what is stored. The whole cache may be unknown, or only this Workload: it may name this
+/// worker by now, or no longer.
 fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
     let knows_job = || { d.caches.workloads.get(key) }.is_none_or(|stored| d.knows_jobs_like(&stored));
     if !d.knows_everything() || !knows_job() {
@@ -103,12 +103,12 @@ fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
     (d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly)).then_some(UNSURE_PAUSE)
 }
 
-/// Who is to be told of a refusal.
+/// Where a refusal is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tells {
-    /// Whoever waits for the end of an earlier run: `roadstead explain` shows it.
+    /// To the user whose Workload waits for the end of an earlier run: `roadstead explain` shows it.
     WhoWaits,
-    /// Nobody waits for it.
+    /// To the log only: no run waits for it.
     TheLog,
 }
 
@@ -194,7 +194,7 @@ impl Site<'_> {
         }
     }
 
-    /// What the job needs and this worker is known not to have.
+    /// What the job needs and this worker is known to lack.
     async fn lacking(&self) -> Vec<Need> {
         let Some((kind, job)) = &self.scene.local_job else {
             return Vec::new();
@@ -203,7 +203,7 @@ impl Site<'_> {
         needs::lacking(self.client, &self.key.namespace, named, &self.remote.unreadable).await
     }
 
-    /// Waits for the answer to a creation, and lets those who wait for this worker go elsewhere as soon as it is late.
+    /// Waits for the answer to a creation. As soon as it is late, the other Workloads that wait for this worker may go elsewhere.
     ///
     /// *Source*: `spec/multikueue.md 4.3`.
     async fn patiently<T>(&self, offer: impl Future<Output = T>) -> Option<T> {
@@ -226,10 +226,10 @@ impl Site<'_> {
         answer
     }
 
-    /// Nobody knows whether the copy was created. Once is no reason to give it up, because asking again finds out; but who can go
-    /// elsewhere too does so at once.
+    /// It is unknown whether the copy was created. One such case is no reason to give it up, because the next request finds out. A
+    /// Workload that has other candidates goes to them at once.
     ///
-    /// Invariant: what turns up there later is removed, because this worker is no candidate then.
+    /// Invariant: a copy that turns up there later is removed, because this worker is no candidate then.
     fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), String> {
         let detail = format!("creating the workload was not answered: {why}");
         let was_late = self.remote.is_late();
@@ -258,7 +258,7 @@ impl Site<'_> {
         }
     }
 
-    /// A Workload of that name is there: ours, and the watch has not shown it yet, or somebody else's.
+    /// A Workload of that name is there. It is ours and the watch has not shown it yet, or it is of another client.
     async fn look_at_existing_workload(&self) -> Result<(), String> {
         match self.workloads().get_opt(&self.key.name).await {
             Ok(Some(object))
@@ -287,7 +287,7 @@ impl Site<'_> {
             return Ok(());
         };
         let (uid, memory) = (copy.metadata.uid.as_deref(), &self.d.memory);
-        // Why before: from now on it may vanish, also after it was chosen.
+        // Why before: the Workload may vanish from now on, also after it was chosen.
         memory.asked_to_go(self.key, uid.unwrap_or_default());
         match write::delete(&self.workloads(), &self.key.name, uid).await {
             Written::Done(object) => self.remote.workloads.observe(*object),
@@ -304,7 +304,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Whoever waits for what is to go is told why it does not.
+    /// Tells the user why the copy of an earlier run does not go.
     fn tell_refusal(&self, words: &str) {
         if self.d.memory.refused(self.key, &self.remote.name, words) {
             self.d.due.add(self.key.clone(), Lane::Placed);
@@ -352,8 +352,8 @@ impl Site<'_> {
             "asking the workload to stop",
             Tells::WhoWaits,
         )?;
-        // Why not for a finalizer too: what is refused after that is told as the first refusal, and who puts it on again each time
-        // would have the Workload looked at without end.
+        // Why not for a finalizer too: a refusal after that would be told as the first one. A client that puts its finalizer on
+        // again each time would have the Workload looked at without end.
         self.d.memory.granted(self.key, &self.remote.name);
         Ok(())
     }
@@ -433,7 +433,7 @@ impl Site<'_> {
                 {
                     let is_ours = named(&object).as_ref() == Some(self.key);
                     let is_member = jobs.kind.group_of(&copy.metadata).is_some();
-                    // Why nothing more: if it is of an earlier job of that name, what is decided next takes it into account.
+                    // Why nothing more: if it is of an earlier job of that name, the next decision takes it into account.
                     jobs.objects.observe(object);
                     if is_member && !is_ours {
                         return Err(format!(
@@ -467,7 +467,7 @@ impl Site<'_> {
                 self.exclude(refusal(&why), why);
                 Ok(())
             }
-            // Why not again and again: it may be down for days, and the others may take the job.
+            // Why no further try: the webhook may be down for days, and the other workers may take the job.
             Written::Unclear(why) if write::lacked_webhook(&why) => {
                 self.exclude(Cause::WebhookFailed, why);
                 Ok(())
@@ -502,7 +502,7 @@ impl Site<'_> {
             for (key, value) in roadstead_convert::dispatch_annotations(&workload, self.scene.epoch()) {
                 copy["metadata"]["annotations"][key] = json!(value);
             }
-            // Why not always: who may not change a job could never take it off again.
+            // Why not always: an account that may not change a job could never take the finalizer off again.
             if self.remote.may_change(resource) {
                 copy["metadata"]["finalizers"] = json!([finalizers::OUTCOME]);
             }
@@ -541,13 +541,13 @@ impl Site<'_> {
                 self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
                 let kept = jobs.objects.get(&roadstead_kubeio::cache::key_of(&*object));
                 if kept.is_none_or(|kept| kept.metadata.uid.as_deref() != uid) {
-                    // Why: the watch was faster, and tells of it only once.
+                    // Why: the watch was faster, and shows each change only once.
                     self.d.memory.goes(self.key, uid.unwrap_or_default());
                 }
                 let now = self.going(kind, &object);
                 if !going.ended && now.ended {
-                    // Why: it ended while it was being deleted, and that end is stored nowhere else (seed 6066). What was decided
-                    // did not know of it; the cache does now, so it is decided again.
+                    // Why: the job ended while it was being deleted, and that end is stored nowhere else. The decision did not know
+                    // of it. The cache does now, so the manager decides again.
                     return Ok(());
                 }
                 match farewell(now) {
@@ -591,7 +591,7 @@ impl Site<'_> {
         }
     }
 
-    /// Takes our finalizer off: its outcome is stored here, or it will have none.
+    /// Takes our finalizer off a job whose outcome is stored here, or that will have none.
     async fn let_go(
         &self,
         api: &Api<DynamicObject>,
@@ -638,7 +638,7 @@ impl Site<'_> {
         }
     }
 
-    /// This worker is no candidate for a while; the Workload is decided about again.
+    /// Excludes this worker for a while; the Workload is decided about again.
     fn exclude(&self, cause: Cause, detail: String) {
         let (cluster, now) = (&self.remote.name, (self.d.clock)());
         if self.d.memory.failed(self.key, cluster, cause, detail, now) {
@@ -648,7 +648,7 @@ impl Site<'_> {
     }
 }
 
-/// The job, which is gone from its worker as soon as it has ended if a bug wants it so.
+/// The job; with this bug planted it vanishes from its worker as soon as it has ended.
 #[cfg(feature = "bugbank")]
 fn vanishing(mut job: Value, is_planted: bool) -> Value {
     if is_planted {
@@ -658,7 +658,7 @@ fn vanishing(mut job: Value, is_planted: bool) -> Value {
     job
 }
 
-/// Why with its UID and version: what stands there by that name now may be somebody else's.
+/// Why with its UID and version: the object that has this name now may be of another client.
 fn priority_patch(local: &Workload, copy: &Workload) -> Value {
     json!({
         "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },

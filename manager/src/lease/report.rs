@@ -1,4 +1,4 @@
-//! Condition `WorkerFence` of a MultiKueueCluster: whether its worker stops by itself what it runs when it is cut off.
+//! Condition `WorkerFence` of a MultiKueueCluster: whether its worker stops its jobs by itself when it is cut off.
 //!
 //! *Source*: `spec/safety.md` "how this fits" 2, 3.6.
 
@@ -21,15 +21,15 @@ use crate::remote::told::{REMEDY, Told};
 
 /// The condition.
 const KIND: &str = "WorkerFence";
-/// What is tried, for the memory of what was told of it.
+/// The name of this write in the memory of reported failures.
 const WRITING: &str = "writing condition WorkerFence";
-/// How often it is looked whether it still holds.
+/// How often the condition is compared with the state of the worker.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a worker may take to be seen looking at its lease before it is said that it does not.
+/// How long a worker's engine may take to be seen looking at its lease, before the condition says that it does not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says it as long as the worker is connected, and calls `changed` when the lease there lapses or is kept again; never ends by
-/// itself.
+/// Keeps the condition true to the state while the worker is connected. Calls `changed` when the lease there lapses or is renewed
+/// again. Never ends by itself.
 pub(crate) async fn tell(
     lessor: &Lessor,
     clusters: &Cache<MultiKueueCluster>,
@@ -93,15 +93,15 @@ pub(crate) async fn tell(
     }
 }
 
-/// Whether an earlier process of this manager has written that the worker fences itself on these terms. Words of other terms, or of
-/// another version, count as no record: then the worker is waited for.
+/// Whether an earlier process of this manager has recorded that the worker fences itself on these terms. A record of other terms,
+/// or of another version, does not count: then the worker is waited for.
 pub(super) fn is_fence_recorded(cluster: &MultiKueueCluster, terms: Terms) -> bool {
     let (status, _, message) = of_guard(terms, Guard::Looks, &cluster.name_any().as_str().into());
     let mut conditions = { cluster.status.iter() }.flat_map(|status| &status.conditions);
     conditions.any(|said| said.type_ == KIND && said.status == status && said.message == message)
 }
 
-/// Puts it in the place of the one that stands there; its time moves with the status, not with the words.
+/// Replaces the condition of the same type; its time changes with its status, not with its message.
 fn put(conditions: &mut Vec<Condition>, mut new: Condition) {
     if let Some(old) = { conditions.iter() }.find(|old| old.type_ == KIND && old.status == new.status) {
         new.last_transition_time = old.last_transition_time.clone();
@@ -169,12 +169,13 @@ fn condition(
     }
 }
 
-/// Why not where the worker is seen to look: a renewal that fails matters there only when the lease lapses.
+/// The message with the cause of a failed renewal. Why not where the worker looks at the lease: there a failure matters only when
+/// the lease lapses.
 fn with_why(guard: Guard, message: String, why: Option<&str>, namespace: &str) -> String {
     let Some(why) = why else { return message };
     let remedy = remedy(namespace);
     if guard == Guard::Unmarked {
-        // Why the cause first: the rest is cut off where a table is narrow.
+        // Why the cause first: a narrow table cuts off the rest.
         return format!(
             "This manager does not renew its lease on the worker, so nothing there stops jobs by itself: {why}; {remedy}. {message}"
         );

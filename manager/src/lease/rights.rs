@@ -1,6 +1,7 @@
-//! Of which kinds our account may change jobs on a worker: only those can be given a finalizer that is to be taken off again.
+//! Of which kinds our account may change jobs on a worker. Only those jobs can be given a finalizer, because it must be taken off
+//! again.
 //!
-//! Invariant: no answer is no refusal. What was known before stays until an answer comes, and it is asked for until then.
+//! Invariant: a missing answer is no refusal. What was known before stays until an answer comes, and the manager asks until then.
 //!
 //! *Source*: `spec/safety.md 3.7`.
 
@@ -30,7 +31,7 @@ pub(crate) async fn learn(client: &Client, remote: &Remote) -> Unanswered {
     ask(client, remote, kinds.collect()).await
 }
 
-/// Questions without an answer, and why the last has none.
+/// The questions without an answer, and why the last one has none.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
     kinds: Vec<ApiResource>,
@@ -43,7 +44,7 @@ impl Unanswered {
         !self.kinds.is_empty()
     }
 
-    /// Asks again until everything is answered.
+    /// Asks again until every question is answered.
     pub(crate) async fn learn(mut self, client: Client, remote: Arc<Remote>) {
         let (mut backoff, mut trouble) = (Backoff::new(AGAIN.0, AGAIN.1), Trouble::default());
         while self.exist() {
@@ -96,7 +97,7 @@ async fn may_change(client: &Client, kind: &ApiResource) -> Result<bool, String>
     };
     let status = answer.status.ok_or("the answer says nothing")?;
     match status.evaluation_error {
-        // Why no refusal: who decides there could not be asked, for a moment perhaps.
+        // Why no refusal: the authorizer could not be asked, perhaps only for a moment.
         Some(error) if !status.allowed && !error.is_empty() => Err(error),
         Some(_) | None => Ok(status.allowed),
     }
@@ -113,7 +114,7 @@ fn note(remote: &Remote, kind: &ApiResource, may: bool) {
     tracing::warn!(
         cluster = %remote.name,
         "the account of this manager may not patch {plural} there, so they are sent without finalizer {finalizer}: how one ended \
-         is lost when somebody deletes it before that was seen here; let the account patch {plural} (API group \"{group}\") in all \
+         is lost if it is deleted before that was seen here; let the account patch {plural} (API group \"{group}\") in all \
          namespaces of the worker, or run \"roadstead cluster join\" for this cluster again",
         plural = kind.plural,
         group = kind.group,

@@ -1,4 +1,4 @@
-//! How old our leases are, computed when somebody asks.
+//! How old our leases are, computed at each scrape.
 //!
 //! Invariant: nothing is kept, so a worker that has left, or on which we keep no lease, has no series, and a number never stands
 //! still while it should grow.
@@ -18,15 +18,13 @@ use roadstead_core::name::ClusterName;
 use super::{CLUSTERS_MAX, Metrics};
 use crate::remote::registry::Registry;
 
-/// The name of the gauge.
 const NAME: &str = "roadstead_cluster_lease_age_seconds";
-/// What it says.
 const HELP: &str = "Time since this manager last renewed its lease on a worker; none where it keeps none";
 
-/// Since when each lease was last renewed.
+/// The age of each lease, by worker.
 pub(super) type Ages = Box<dyn Fn() -> Vec<(ClusterName, Duration)> + Send + Sync>;
 
-/// See the module.
+/// The collector of the ages.
 pub(super) struct LeaseAges(pub(super) Metrics);
 
 impl fmt::Debug for LeaseAges {
@@ -42,7 +40,7 @@ impl Collector for LeaseAges {
             return Ok(());
         }
         let mut family = encoder.encode_descriptor(NAME, HELP, None, MetricType::Gauge)?;
-        // Why no label for those beyond: one number cannot tell the ages of several leases.
+        // Why no label for further clusters: one number cannot show the ages of several leases.
         for (cluster, age) in ages.iter().take(CLUSTERS_MAX) {
             let labels = [("cluster", cluster.as_str())];
             ConstGauge::new(age.as_secs_f64()).encode(family.encode_family(&labels)?)?;

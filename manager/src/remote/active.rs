@@ -1,4 +1,4 @@
-//! Says in condition `Active` of each MultiKueueCluster how its connection stands, and remembers which loss people can know of.
+//! Says in condition `Active` of each MultiKueueCluster how its connection stands.
 //!
 //! *Source*: `spec/multikueue.md 1.4`, `spec/safety.md 3.5`.
 
@@ -9,7 +9,6 @@ use roadstead_core::cluster::Connection;
 use roadstead_core::cluster::word::turn_time;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::write::{self, Written};
-use serde_json::json;
 
 use super::Remote;
 use super::supervisor::{Fleet, LOOK};
@@ -54,46 +53,23 @@ impl Fleet {
             old.retain(|said| said.type_ != conditions::ACTIVE);
         }
         let (generation, now) = (cluster.metadata.generation, turn_time((self.clock)(), last));
-        let Some(mut patch) = condition_patch(&old, &active, generation, now) else {
-            return self.is_said(remote, &shown, None);
+        let Some(patch) = condition_patch(&old, &active, generation, now) else {
+            return;
         };
-        // Why: a write that changes nothing is answered with a version of before this loss. What turns False changes its time.
-        if was_false {
-            patch["metadata"]["resourceVersion"] = json!(cluster.metadata.resource_version);
-        }
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => {
-                let version = object.metadata.resource_version.as_deref();
-                let version = version.and_then(|version| version.parse().ok());
-                let stays = object.metadata.deletion_timestamp.is_none();
                 self.clusters.observe(*object);
-                let since = shown
-                    .says_lost_since()
-                    .filter(|since| remote.lost_since() == Some(*since));
-                if let Some(since) = since {
-                    // Why already: nobody could delete it knowing of the loss before this was stored.
-                    remote.witnessed(|witness| witness.saw(since, [], stays));
-                }
                 self.told.succeeded(name, WRITING);
-                self.is_said(remote, &shown, version);
             }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
                 let why = format!(
                     "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one, and \
-                     while it does not say that the cluster is lost nobody can give its runs up: {why}; {REMEDY}"
+                     while it does not say that the cluster is lost its runs cannot be given up: {why}; {REMEDY}"
                 );
                 self.told.failed(name, WRITING, &why);
             }
-        }
-    }
-
-    /// Condition `Active` says this, in this version of the object if it was written now.
-    fn is_said(&self, remote: &Remote, shown: &Connection, version: Option<u64>) {
-        // Why a ring: from now on it can be said that its runs are lost, and who looks for that begins now.
-        if remote.is_told(shown, version) {
-            self.changed.mark(remote.name.clone());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Whether a worker does what it is asked: two requests in a row that it left unanswered, or failed, are reason for doubt.
+//! Whether a worker is in doubt: it left two requests in a row unanswered, or failed them.
 //!
-//! Why an answer may not be enough to end it: an API server whose storage has no space left, or whose etcd has lost its quorum,
-//! answers every read and fails every write. Each time it was believed again, a job would be sent there in vain.
+//! Why an answer may not be enough to end it: an API server whose storage is full, or whose etcd has lost its quorum, answers every
+//! read and fails every write. Each time it was believed again, a job would be sent there in vain.
 //!
 //! *Source*: `spec/multikueue.md 4.3`.
 
@@ -10,49 +10,49 @@
 pub(crate) enum Miss {
     /// At once: the connection broke, or the answer to a write was an error of the server.
     Failed,
-    /// It said nothing for as long as it was waited for.
+    /// It did not answer within the time allowed.
     Silent,
 }
 
 /// What speaks for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// It has carried out a write.
+    /// It carried out a write.
     Wrote,
-    /// It has answered something.
+    /// It answered a request.
     Answered,
 }
 
-/// Misses in a row after which a worker is not asked for anything new until it proves well. *Why* not one: a single answer may be
-/// lost on the way, and asking again finds what was done.
+/// Misses in a row after which a worker gets no new requests until a proof. *Why* not one: a single answer may be lost on the way,
+/// and the next request finds what was done.
 const MISSES_MAX: u32 = 2;
 
-/// See the module.
+/// The misses of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
     misses: u32,
     fails_writes: bool,
-    /// What was said, or not, the last time.
+    /// The text of the last miss.
     words: String,
 }
 
 impl Doubt {
-    /// Whether it is not to be asked for anything new.
+    /// Whether the worker is to get no new requests.
     pub(super) const fn is_in_doubt(&self) -> bool {
         self.misses >= MISSES_MAX
     }
 
-    /// Whether it failed, or was silent, and nothing has spoken for it since.
+    /// Whether it missed, and no proof came since.
     pub(super) const fn has_missed(&self) -> bool {
         self.misses > 0
     }
 
-    /// The last that was heard of it when it is in doubt.
+    /// The text of the last miss, when the worker is in doubt.
     pub(super) fn words(&self) -> Option<&str> {
         self.is_in_doubt().then_some(self.words.as_str())
     }
 
-    /// It failed, or was silent for long, in these words; tells whether it is in doubt now.
+    /// Counts a miss with its text; returns whether the worker is in doubt now.
     pub(super) fn miss(&mut self, miss: Miss, words: &str) -> bool {
         let more = match miss {
             Miss::Failed => 1,
@@ -64,8 +64,8 @@ impl Doubt {
         self.is_in_doubt()
     }
 
-    /// Something speaks for it; tells whether that ends a doubt. `writes_anyway`: something is written there regularly, so that
-    /// a worker which failed writes can show that it does them again.
+    /// Takes a proof; returns whether it ends a doubt. `writes_anyway`: the manager writes there regularly, so a worker that failed
+    /// writes can show that it carries them out again.
     pub(super) fn prove(&mut self, proof: Proof, writes_anyway: bool) -> bool {
         if proof == Proof::Answered && self.fails_writes && writes_anyway {
             return false;

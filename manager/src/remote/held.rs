@@ -103,11 +103,6 @@ impl Held {
         self.lock().pods
     }
 
-    /// Whether there is any job of ours.
-    pub(super) fn has_jobs(&self) -> bool {
-        self.lock().of.values().any(|holding| !holding.jobs.is_empty())
-    }
-
     /// Whether there is a copy of this Workload, or a job that names it.
     pub(super) fn any(&self, workload: &Key) -> bool {
         self.lock().of.contains_key(workload)

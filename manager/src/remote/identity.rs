@@ -1,47 +1,32 @@
-//! Which cluster a MultiKueueCluster leads to: looked at before a connection, and remembered on the MultiKueueCluster.
+//! Which cluster a MultiKueueCluster leads to: asked before each connection, and remembered on the MultiKueueCluster.
 //!
 //! Decided in [`roadstead_core::cluster::identity`].
 //!
-//! Invariant: nothing is written to a cluster before it is recognised, or known to be another one while nothing of ours runs.
+//! Invariant: nothing is sent to a cluster before it is recognised, or known to be another one while nothing of ours is held on the
+//! one before; and which one it is has been stored.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{ListParams, ObjectMeta, PartialObjectMeta};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _};
-use roadstead_api::constants::annotations::{CLUSTER_IDENTITY, WORKLOAD_UID};
-use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::Reason;
-use roadstead_core::cluster::identity::{Copies, Copy, Identity, Known, Lease, Verdict};
-use roadstead_core::name::Key;
-use roadstead_kubeio::cache::key_of;
+use roadstead_core::cluster::identity::{Identity, Verdict};
+use roadstead_kubeconfigs::account::rights::IDENTITY;
 use roadstead_kubeio::write;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::supervisor::{Fleet, of_kind};
+use super::leaving::{LOOK, TRIES};
+use super::supervisor::{Fleet, NOT_ACCEPTED};
 use super::{Place, Remote};
-use crate::lease::Renewed;
-
-/// Copies that are looked at in one request, how long that may take, and how many requests there may be.
-const PAGE: u32 = 500;
-const PAGE_TIME: Duration = Duration::from_secs(10);
-const PAGES_MAX: u32 = 1_000;
-/// How long what is remembered of a cluster may stay wrong after the manager could not write it.
-const HOLD_PAUSE: Duration = Duration::from_secs(10);
-/// How often it is tried each time.
-const TRIES_AGAIN: u32 = 2;
-/// Why nothing can be said yet.
-const NOT_LISTED: &str = "this manager has not listed all of its Workloads yet";
 
 /// What is remembered of a cluster.
-pub(crate) fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
-    cluster
-        .annotations()
-        .get(CLUSTER_IDENTITY)
-        .and_then(|text| Identity::read(text))
+fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
+    let text = cluster.annotations().get(CLUSTER_IDENTITY)?;
+    Identity::read(text)
 }
 
 /// What is to be done where a Secret leads now.
@@ -53,181 +38,123 @@ pub(super) enum Recognised {
     BeginAnew,
     /// It is not to be used.
     Refused(Reason, String),
+    /// It cannot be asked, or what it is cannot be stored: the attempt to connect has failed.
+    Failed(String),
 }
 
 fn changed(name: &str) -> String {
     format!(
-        "its Secret leads to another cluster now, while jobs of this manager may run on the one before, and they would run twice: point \
-         it back until they have ended; until then they are treated as those of a lost worker, by the policy of their queue, and taking \
-         \"{name}\" out of the MultiKueueConfig says that they are lost; if it is the same cluster after all, remove annotation \
-         {CLUSTER_IDENTITY} of MultiKueueCluster \"{name}\""
+        "its Secret leads to another cluster now, and jobs of this manager may be on the one before, which would start twice: point it \
+         back until they are gone there; if the cluster before is lost and they do not run any more: roadstead cluster give-up {name}; if \
+         the name shall lead elsewhere, or the same cluster has a new address: roadstead cluster move {name} --kubeconfig NEW"
     )
 }
 
-fn still_ends(name: &str) -> String {
+fn registered_twice(other: &str) -> String {
     format!(
-        "its Secret leads to another cluster now, while jobs that have ended or were deleted here are still on the one before: point it \
-         back until they are gone there; otherwise it is used, and they stay there, when the time after which a worker counts as lost \
-         has passed (multiKueue.workerLostTimeout); if it is the same cluster after all, remove annotation {CLUSTER_IDENTITY} of \
-         MultiKueueCluster \"{name}\""
-    )
-}
-
-fn left_behind(ours: &str) -> String {
-    format!(
-        "its Secret leads to another cluster now, as far as can be seen, which is used from now on because no Workload of this manager is \
-         placed on the one before; what was only offered there, and jobs deleted here that still end there, stay until the Secret leads \
-         back or somebody deletes them; to see them, ask the one before: kubectl get workloads.kueue.x-k8s.io,jobs.batch \
-         --all-namespaces --selector {ours}"
+        "this manager has this cluster already, as MultiKueueCluster \"{other}\"; use that one, or let it leave before this one \
+         comes (roadstead cluster leave {other}, or delete it and wait until it is gone)"
     )
 }
 
 impl Fleet {
     /// Whether a cluster may be connected where its Secret leads now.
-    pub(super) async fn recognise(&self, remote: &Remote, client: &Client, place: &Place) -> Recognised {
-        let cluster = self.clusters.named(remote.name.as_str());
-        let past = remote.past();
-        let mut same = None;
-        if let Some(known) = past.known(cluster.and_then(|cluster| remembered(&cluster))) {
-            match self.is_same(&known, remote, client, place).await {
-                Ok(true) => same = Some(known),
-                Ok(false) => {}
-                Err((reason, sentence)) => return Recognised::Refused(reason, sentence),
-            }
-        }
-        if !past.stays(&place.print(), same.as_ref()) {
-            return Recognised::BeginAnew;
-        }
-        remote.moves_to(place);
-        Recognised::Enter
-    }
-
-    /// Whether it is the cluster that is remembered. *Errors*: why it is not to be used.
-    async fn is_same(
+    pub(super) async fn recognise(
         &self,
-        known: &Identity,
         remote: &Remote,
         client: &Client,
         place: &Place,
-    ) -> Result<bool, (Reason, String)> {
-        let not_yet = |why: String| {
-            let sentence = format!("it is not known yet whether it is the same cluster as before: {why}");
-            (Reason::ClientConnectionFailed, sentence)
+        timeout: Duration,
+    ) -> Recognised {
+        let uid = match uid_there(client, timeout).await {
+            Ok(uid) => uid,
+            Err(why) => return Recognised::Failed(why),
         };
-        let (print, mut lease, mut copies) = (place.print(), None, None);
-        loop {
-            match known.judge(&print, lease.as_ref(), copies) {
-                Verdict::Same => return Ok(true),
-                Verdict::Another => break,
-                Verdict::AskLease => lease = Some(self.lease_there(client).await.map_err(not_yet)?),
-                Verdict::AskCopies => {
-                    copies = Some(self.copies_there(remote, client).await.map_err(not_yet)?);
-                }
-            }
+        let found = Identity {
+            uid,
+            place: Some(place.print()),
+        };
+        let mut recognised = self.recognise_as(remote, &found).await;
+        for _ in 1..TRIES {
+            // Why once more: what was read may be older than what is stored.
+            let Recognised::Failed(_) = recognised else { break };
+            tokio::time::sleep(LOOK).await;
+            recognised = self.recognise_as(remote, &found).await;
         }
-        let placed = (self.placed)(&remote.name).ok_or_else(|| not_yet(NOT_LISTED.to_owned()))?;
+        recognised
+    }
+
+    async fn recognise_as(&self, remote: &Remote, found: &Identity) -> Recognised {
         let name = remote.name.as_str();
-        if !placed.is_empty() {
-            return Err((Reason::ClusterChanged, changed(name)));
-        }
-        if remote.held.has_jobs() && !(self.is_free)(&remote.name) {
-            return Err((Reason::ClusterChanged, still_ends(name)));
-        }
-        self.told.decided(name, &left_behind(&self.ours));
-        Ok(false)
-    }
-
-    async fn lease_there(&self, client: &Client) -> Result<Lease, String> {
-        match self.lessor.stored(client).await {
-            Ok(lease) => Ok({ lease.and_then(|lease| lease.metadata.uid) }.map_or(Lease::Missing, Lease::Is)),
-            Err(Renewed::Unclear(why)) => Err(why),
-            Err(Renewed::Forbidden(_) | Renewed::Kept | Renewed::Taken(..)) => Ok(Lease::Hidden),
-        }
-    }
-
-    async fn copies_there(&self, remote: &Remote, client: &Client) -> Result<Copies, String> {
-        let placed = (self.placed)(&remote.name).ok_or(NOT_LISTED)?;
-        if placed.is_empty() && remote.workloads.is_empty() {
-            return Ok(Copies::Strange);
-        }
-        let placed = placed.into_iter().map(|workload| (key_of(&*workload), workload));
-        let placed: BTreeMap<Key, Arc<Workload>> = placed.collect();
-        let is_known = |copy: &PartialObjectMeta<Workload>| {
-            let key = key_of(copy);
-            let seen = remote.workloads.get(&key);
-            is_known(copy, placed.get(&key).map(Arc::as_ref), seen.as_deref())
+        // Why one at a time: of two names for one cluster the second must see what is remembered of the first.
+        let _one_at_a_time = self.naming.lock().await;
+        let Some(cluster) = self.clusters.named(name) else {
+            return Recognised::Failed("the MultiKueueCluster is gone".to_owned());
         };
-        let api: Api<Workload> = Api::all(client.clone());
-        let mut params = ListParams::default().labels(&self.ours).limit(PAGE);
-        for _ in 0..PAGES_MAX {
-            let page = match tokio::time::timeout(PAGE_TIME, api.list_metadata(&params)).await {
-                Ok(page) => page.map_err(|error| of_kind("Workload", write::describe(&error)))?,
-                Err(_elapsed) => return Err("no answer when its Workloads were listed".to_owned()),
-            };
-            if page.items.iter().any(is_known) {
-                return Ok(Copies::Known);
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(Copies::Strange),
+        let known = remembered(&cluster);
+        let is_same = { known.as_ref() }.is_none_or(|known| known.judge(found) == Verdict::Same);
+        if !is_same && !(self.is_free)(&remote.name) {
+            return Recognised::Refused(Reason::ClusterChanged, changed(name));
+        }
+        let other = self.other_name(name, found);
+        let next = match (&other, known.as_ref()) {
+            // Why nothing: nothing is held on the one before, and the two may have exchanged their clusters.
+            (Some(_), _) if !is_same => None,
+            (Some(_), _) => known.clone(),
+            (None, Some(known)) if is_same => Some(known.updated(found)),
+            (None, _) => Some(found.clone()),
+        };
+        if next != known {
+            let text = next.map(|next| next.to_string());
+            let metadata = json!({"annotations": {CLUSTER_IDENTITY: text}});
+            if !self.write_metadata(&cluster, metadata).await {
+                return Recognised::Failed(format!(
+                    "annotation {CLUSTER_IDENTITY} of its MultiKueueCluster cannot be written, and nothing is sent to a cluster before it"
+                ));
             }
         }
-        let most = PAGE * PAGES_MAX;
-        Err(format!("it has more than {most} Workloads of this manager"))
-    }
-
-    /// What is to be changed in the annotations of a cluster so that it is remembered; empty when it is.
-    pub(super) fn to_remember(&self, cluster: &MultiKueueCluster) -> Map<String, Value> {
-        let remote = self.registry.get(&cluster.name_any().as_str().into());
-        let Some((remote, place)) = remote.and_then(|remote| {
-            let home = remote.with(|link| link.home.clone())?;
-            Some((remote, home.print()))
-        }) else {
-            return Map::new();
-        };
-        let before = remembered(cluster);
-        let now = Identity::next(before.as_ref(), remote.lease.get().as_deref(), place);
-        if before.as_ref() == Some(&now) {
-            return Map::new();
+        if let Some(other) = other {
+            return Recognised::Refused(Reason::RegisteredTwice, registered_twice(&other));
         }
-        Map::from_iter([(CLUSTER_IDENTITY.to_owned(), json!(now.to_string()))])
+        if !is_same {
+            tracing::warn!(
+                cluster = name,
+                "its Secret leads to another cluster now, which is used from now on because nothing of this manager is known to be on the \
+                 one before"
+            );
+        }
+        if remote.is_at(found) {
+            Recognised::Enter
+        } else {
+            Recognised::BeginAnew
+        }
     }
 
-    /// Remembers a lease that is made anew. Never ends by itself.
-    pub(super) async fn follow_lease(&self, remote: &Remote) {
-        let (mut lease, mut seen) = (remote.lease.follow(), remote.lease.follow());
-        // Why beside the rest: what is to be written may hang.
-        let remember = async {
-            loop {
-                remote.is_of_home();
-                seen.changed().await;
-            }
-        };
-        let write = async {
-            loop {
-                // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
-                // not have been possible to write that down.
-                self.hold(remote.name.as_str(), TRIES_AGAIN).await;
-                let _again = tokio::time::timeout(HOLD_PAUSE, lease.changed()).await;
-            }
-        };
-        tokio::join!(remember, write);
+    /// The other MultiKueueCluster that leads to this cluster, if there is one.
+    fn other_name(&self, name: &str, found: &Identity) -> Option<String> {
+        let others = self.clusters.all().into_iter();
+        let mut others = others.filter(|cluster| cluster.name_any() != name);
+        let leads_there = |known: Identity| known.judge(found) == Verdict::Same;
+        let other = others.find(|cluster| remembered(cluster).is_some_and(leads_there))?;
+        Some(other.name_any())
     }
 }
 
-/// Whether a copy shows that it is on the cluster where this Workload is placed, or where the copy was seen.
-fn is_known(copy: &PartialObjectMeta<Workload>, placed: Option<&Workload>, seen: Option<&Workload>) -> bool {
-    let number = |metadata: &ObjectMeta| roadstead_convert::epoch(metadata.annotations.as_ref());
-    let of_uid = copy.annotations().get(WORKLOAD_UID);
-    let found = Copy {
-        uid: copy.metadata.uid.as_deref(),
-        dispatch: of_uid.map(String::as_str).zip(number(&copy.metadata)),
-        has_job: !copy.owner_references().is_empty(),
-    };
-    found.is_known(Known {
-        copy: seen.and_then(|seen| seen.metadata.uid.as_deref()),
-        dispatch: placed.and_then(|placed| placed.metadata.uid.as_deref().zip(number(&placed.metadata))),
-    })
+/// The UID of a cluster; `None` where our account may not read it.
+///
+/// *Errors*: why it was not answered.
+async fn uid_there(client: &Client, timeout: Duration) -> Result<Option<String>, String> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    match tokio::time::timeout(timeout, api.get_opt(IDENTITY)).await {
+        Ok(Ok(found)) => Ok(found.and_then(|found| found.metadata.uid)),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(None),
+        Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(NOT_ACCEPTED.to_owned()),
+        Ok(Err(error)) => Err(write::describe(&error)),
+        Err(_elapsed) => Err(format!(
+            "the API server did not answer within {} s when it was asked for namespace {IDENTITY}",
+            timeout.as_secs()
+        )),
+    }
 }
 
 #[cfg(test)]

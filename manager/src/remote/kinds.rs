@@ -1,7 +1,7 @@
 //! Kinds of jobs on a connected worker: each comes, goes and fails by itself.
 //!
-//! Invariant: nothing that happens to a kind ends the connection. What depends on a kind is looked at again when it is known again
-//! which jobs of it there are.
+//! Invariant: no event of a kind ends the connection. Workloads that depend on a kind are looked at again when the jobs of this
+//! kind are known again.
 //!
 //! *Source*: `spec/multikueue.md 2.4` (deviation), `spec/safety.md` F26.
 
@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::trouble;
 
 use super::Remote;
 use super::supervisor::{Fleet, of_kind};
 
-/// How long a connection that is being opened waits for kinds of which the API server says nothing.
+/// How long a connection that is being opened waits for kinds about which the API server does not answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Waits until the API server has said something of each kind, but not for long.
+/// Waits, for a limited time, until the API server has answered about each kind.
 pub(super) async fn answered(remote: &Remote) {
     let all = async {
         for jobs in &remote.jobs {
@@ -25,9 +26,12 @@ pub(super) async fn answered(remote: &Remote) {
             health.wait_for(|health| *health != Health::Starting).await;
         }
     };
-    // Why no error: a kind of which nothing is known holds up its own jobs only.
+    // Why no error: an unknown kind delays only its own jobs.
     let _all_in_time = tokio::time::timeout(ANSWER_MAX, all).await;
 }
+
+/// Results of steps, as named in the memory of reported failures.
+const RESULTS: &str = "WorkflowTaskResult";
 
 /// Follows one kind, by its place among those of the worker. Never ends.
 pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) {
@@ -70,4 +74,20 @@ pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) 
         }
     };
     tokio::join!(unread, settling);
+}
+
+/// Reports when the results of steps of Argo Workflows cannot be read there. Never ends.
+pub(super) async fn tell_results(fleet: Arc<Fleet>, cluster: String, health: Follower<Health>) {
+    let tell = |why: Option<&str>| match why {
+        Some(why) => {
+            let words = format!(
+                "results of steps of Argo Workflows cannot be listed or watched there, so a step that gives something to the next one does \
+                 not end on the manager: {why}; it is tried again until it succeeds; if this is a refusal, run \"roadstead cluster join\" \
+                 with integration pod for this cluster"
+            );
+            fleet.told.failed(&cluster, RESULTS, &words);
+        }
+        None => fleet.told.succeeded(&cluster, RESULTS),
+    };
+    trouble::tell_unread(health, tell).await;
 }

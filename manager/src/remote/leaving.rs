@@ -10,7 +10,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, ResourceExt as _};
-use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_kubeio::write::{self, Written};
@@ -21,8 +20,10 @@ use super::told::REMEDY;
 
 /// How often a cluster that leaves is looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// How often putting the finalizer on is tried before a cluster is connected all the same.
+/// How often what must be stored before a cluster is connected is tried each time.
 pub(super) const TRIES: u32 = 5;
+/// How often it is looked whether the finalizer is on.
+const HOLD_PAUSE: Duration = Duration::from_secs(10);
 
 /// The condition of one that leaves and does not answer.
 const KIND: &str = "Leaving";
@@ -36,34 +37,39 @@ pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
 }
 
 impl Fleet {
-    /// Puts our finalizer on, and notes which cluster it is, before anything of ours is sent there.
-    pub(super) async fn hold(&self, name: &str, tries: u32) {
-        for _ in 0..tries {
+    /// Puts our finalizer on before anything of ours is sent there.
+    pub(super) async fn hold(&self, name: &str) {
+        for _ in 0..TRIES {
             let Some(cluster) = self.clusters.named(name) else {
                 return;
             };
             let held = cluster.finalizers().iter().any(|f| f == LEAVING);
-            let annotations = self.to_remember(&cluster);
             // Why not where it is being deleted: an API server takes no new finalizer then.
-            let may_hold = cluster.metadata.deletion_timestamp.is_none();
-            if (held && annotations.is_empty()) || !(held || may_hold) {
+            if held || cluster.metadata.deletion_timestamp.is_some() {
                 self.told.succeeded(name, HOLDING);
                 return;
             }
             let mut finalizers = cluster.finalizers().to_vec();
-            finalizers.extend((!held).then(|| LEAVING.to_owned()));
-            let metadata = json!({"finalizers": finalizers, "annotations": annotations});
-            if self.write_metadata(&cluster, metadata).await {
+            finalizers.push(LEAVING.to_owned());
+            if { self.write_metadata(&cluster, json!({"finalizers": finalizers})) }.await {
                 self.told.succeeded(name, HOLDING);
                 return;
             }
             tokio::time::sleep(LOOK).await;
         }
         let why = format!(
-            "its MultiKueueCluster cannot be given finalizer {LEAVING} and annotation {CLUSTER_IDENTITY}, so who deletes that, or points \
-             its Secret at another cluster, cuts off what runs there; it is tried again as long as the cluster is connected"
+            "its MultiKueueCluster cannot be given finalizer {LEAVING}, so its deletion cuts off what runs there; it is tried again as \
+             long as the cluster is connected"
         );
         self.told.failed(name, HOLDING, &why);
+    }
+
+    /// Puts it on again where it could not be put on, or was taken off. Never ends by itself.
+    pub(super) async fn keep_holding(&self, name: &str) {
+        loop {
+            tokio::time::sleep(HOLD_PAUSE).await;
+            self.hold(name).await;
+        }
     }
 
     /// Lets every cluster go that leaves and holds nothing any more.
@@ -115,7 +121,7 @@ impl Fleet {
         }
     }
 
-    async fn write_metadata(&self, cluster: &MultiKueueCluster, mut metadata: Value) -> bool {
+    pub(super) async fn write_metadata(&self, cluster: &MultiKueueCluster, mut metadata: Value) -> bool {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         metadata["resourceVersion"] = json!(cluster.metadata.resource_version);
         match write::patch(&api, &cluster.name_any(), &json!({"metadata": metadata})).await {
@@ -137,7 +143,7 @@ impl Fleet {
                     ""
                 };
                 let why = format!(
-                    "the finalizers of its MultiKueueCluster cannot be written{leaving}: {why}; if this is a refusal, apply \
+                    "finalizers and annotations of its MultiKueueCluster cannot be written{leaving}: {why}; if this is a refusal, apply \
                      deploy/rights on the manager"
                 );
                 self.told.failed(&cluster.name_any(), FINALIZERS, &why);

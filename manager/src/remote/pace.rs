@@ -1,17 +1,17 @@
 //! How quickly a worker takes copies, and whether it is late with one now.
 //!
-//! Why: a worker whose API server hangs is told from a busy one only by comparing it with itself.
+//! Why: a worker with a hanging API server differs from a busy worker only in comparison with its own usual speed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many times as long as usual a creation must take to be late, and never before the first nor after the second.
+/// A creation is late after the first times the usual time, but never before the second nor after the third.
 const LATE: (u32, Duration, Duration) = (10, Duration::from_millis(200), Duration::from_secs(2));
-/// One over the weight of the newest answer in what is usual.
+/// The newest answer weighs one part in so many of the usual time.
 const MEMORY: u32 = 8;
 
-/// See the module.
+/// The usual time of creations on one worker, and how many are late now.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     usual: Mutex<Option<Duration>>,
@@ -29,13 +29,13 @@ impl Pace {
         usual.map_or(LATE.2, |usual| (usual * LATE.0).clamp(LATE.1, LATE.2))
     }
 
-    /// A creation was answered after so long.
+    /// Records how long a creation took.
     pub(crate) fn answered(&self, took: Duration) {
         let mut usual = self.usual.lock().unwrap_or_else(PoisonError::into_inner);
         *usual = Some(usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
     }
 
-    /// A creation is late; tells whether it is the first one now.
+    /// Records that a creation is late; returns whether it is the only one now.
     pub(crate) fn late(&self) -> (Late<'_>, bool) {
         let before = self.late.fetch_add(1, Ordering::Relaxed);
         (Late(self), before == 0)

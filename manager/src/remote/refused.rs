@@ -1,7 +1,7 @@
-//! What follows when the credentials of a cluster are refused: it is said, and waited for.
+//! What follows when the kubeconfig of a cluster is refused: the refusal is logged, and the manager waits.
 //!
-//! Why not only for a change of the Secret: what its server's name resolves to changes without one, and a single bad answer of DNS
-//! would keep the cluster out for ever.
+//! Why not only for a change of the Secret: DNS may give another address for its server without such a change. One bad answer of
+//! DNS would keep the cluster out for ever.
 //!
 //! *Source*: `spec/safety.md` S4.
 
@@ -13,7 +13,7 @@ use roadstead_kubeio::retry::Backoff;
 use roadstead_kubeio::trouble::Trouble;
 use tokio::sync::Notify;
 
-/// First and longest pause until it is tried again: those of attempts to connect (`spec/multikueue.md 2.4`).
+/// First and longest pause until the next try: those of attempts to connect (`spec/multikueue.md 2.4`).
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(320));
 
 /// The refusals of one cluster, in a row.
@@ -24,20 +24,20 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// They are accepted.
+    /// Forgets the refusals: the kubeconfig is accepted.
     pub(super) fn ends(&mut self) {
         self.told.ends();
         self.again = None;
     }
 
-    /// Tells people.
+    /// Logs a refusal, unless the same one was logged last.
     pub(super) fn tell(&mut self, cluster: &ClusterName, refusal: &Refusal) {
         if self.told.is_news(&refusal.message) {
             tracing::warn!(%cluster, reason = refusal.reason.as_str(), "{}", refusal.message);
         }
     }
 
-    /// Ends when another attempt makes sense.
+    /// Waits until another attempt makes sense.
     pub(super) async fn wait(&mut self, refusal: &Refusal, nudge: &Notify) {
         let new = || Backoff::new(AGAIN.0, AGAIN.1);
         let pause = refusal

@@ -13,7 +13,7 @@ use super::Remote;
 #[derive(Default)]
 pub(crate) struct Registry {
     by_name: DashMap<ClusterName, Arc<Remote>>,
-    /// All of them, made anew when one comes or goes: each decision asks for them.
+    /// All of them, rebuilt when a cluster comes or goes, because each decision reads them.
     sorted: RwLock<Arc<[Arc<Remote>]>>,
 }
 
@@ -28,7 +28,7 @@ impl Registry {
         self.sorted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A cluster comes.
+    /// Adds or replaces a cluster.
     pub(crate) fn insert(&self, remote: Arc<Remote>) {
         self.change(|map| {
             map.insert(remote.name.clone(), remote);
@@ -41,7 +41,7 @@ impl Registry {
         });
     }
 
-    /// Why under the lock of the copy: two changes at a time must not end with the older one.
+    /// Why under the lock of `sorted`: two changes at a time must not end with the older list.
     fn change(&self, change: impl FnOnce(&DashMap<ClusterName, Arc<Remote>>)) {
         let mut sorted = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
         change(&self.by_name);

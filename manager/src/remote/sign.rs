@@ -14,14 +14,15 @@ use crate::metrics::Ended;
 
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
-/// How long a renewal of our lease counts as a sign of life: they come as often, and a little late now and then.
+/// How long a renewal of our lease counts as a sign of life: a little longer than the time between two renewals.
 const RENEWAL_COUNTS: Duration = Duration::from_secs(6);
 /// Unanswered signs of life after which a worker counts as lost.
 const MISSED_MAX: u32 = 2;
-/// What is heard of a worker that gives no sign of life.
+/// The text of a miss of a worker that gives no sign of life.
 const SILENT: &str = "it does not even tell its version";
 
-/// Ends when the worker has not given a sign of life for a while: a cut cable ends no connection by itself.
+/// Ends when the worker has not given a sign of life for a while, with the reason. Why needed: a cut cable does not end a
+/// connection.
 pub(super) async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     let mut missed = 0;
     fleet.metrics.contact(&remote.name, (fleet.clock)());
@@ -38,7 +39,7 @@ pub(super) async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> 
             Some(_) => Sign::Lives,
             None => asks(fleet, remote, client).await,
         };
-        // Why at once: open watches go on speaking for minutes, while nothing else is done for us there.
+        // Why at once: open watches go on receiving for minutes, while the worker refuses every other request.
         if sign == Sign::Unauthorized {
             return NOT_ACCEPTED.to_owned();
         }
@@ -66,14 +67,14 @@ fn renewal_counts_for(remote: &Remote) -> Option<Duration> {
     left.filter(|left| !left.is_zero())
 }
 
-/// What a worker shows of itself when it is asked.
+/// The answer to a question for a sign of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// It answers, with whatever.
+    /// Any answer.
     Lives,
-    /// It does not know our credential (any more).
+    /// It does not accept our credential (any more).
     Unauthorized,
-    /// Nothing.
+    /// No answer.
     Silent,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::{Api, Client};
-use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Reason};
 use roadstead_core::lease::Grant;
@@ -37,6 +37,7 @@ use super::told::{self, Told};
 use super::{Dial, Place, Remote, Secrets};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
+use crate::results;
 
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
 /// is written again.
@@ -62,7 +63,7 @@ const WORKLOAD: &str = "Workload";
 const ORIGIN: &str = "claiming the lease of this origin";
 const IDENTITY: &str = "recognising the cluster";
 /// A question about a cluster.
-pub(crate) type Ask<T = bool> = Box<dyn Fn(&ClusterName) -> T + Send + Sync>;
+pub(crate) type Ask = Box<dyn Fn(&ClusterName) -> bool + Send + Sync>;
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
@@ -96,8 +97,8 @@ pub(crate) struct Fleet {
     pub(crate) greet: Greet,
     /// Tells whether nothing of ours is held by a cluster any more.
     pub(crate) is_free: Ask,
-    /// Tells which Workloads may run there; `None` while not all are known.
-    pub(crate) placed: Ask<Option<Vec<Arc<Workload>>>>,
+    /// Taken while it is decided of which cluster a name is.
+    pub(crate) naming: tokio::sync::Mutex<()>,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
@@ -317,7 +318,7 @@ async fn supervise(
                     let place = Place::of(&endpoint);
                     let recognised = tokio::select! {
                         biased;
-                        recognised = Box::pin(fleet.recognise(&remote, &client, &place)) => recognised,
+                        recognised = Box::pin(fleet.recognise(&remote, &client, &place, timeout)) => recognised,
                         // Why: that may take long, and the other credentials may lead to another cluster.
                         () = fleet.credentials_change(&name, &endpoint, &nudge) => {
                             // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
@@ -331,6 +332,7 @@ async fn supervise(
                             Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
                         }
                         Recognised::BeginAnew => return remote.name.clone(),
+                        Recognised::Failed(why) => fleet.fails(&remote, why).await,
                         Recognised::Refused(reason, sentence) => {
                             refuse(&fleet, &remote, (IDENTITY, reason, sentence), &nudge).await;
                         }
@@ -370,6 +372,27 @@ fn watch_queues(
     });
 }
 
+/// Follows what steps of Argo Workflows report on the worker, if this manager brings that home.
+fn watch_results(
+    fleet: &Arc<Fleet>,
+    remote: &Arc<Remote>,
+    client: &Client,
+    (watching, tasks): (&CancellationToken, &mut JoinSet<()>),
+) {
+    let Some(results) = &remote.results else { return };
+    let (kind, labels) = (results::kind(), Some(results::WORKFLOW_LABEL.to_owned()));
+    let api = Api::all_with(client.clone(), &kind);
+    let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
+    let here = tracing::warn_span!("worker", cluster = %remote.name);
+    tasks.spawn(run.instrument(here));
+    let health = results.health();
+    tasks.spawn(kinds::tell_results(
+        fleet.clone(),
+        remote.name.as_str().to_owned(),
+        health,
+    ));
+}
+
 /// Opens everything, stays until the connection is lost or the credentials may have changed.
 async fn serve(
     fleet: &Arc<Fleet>,
@@ -382,8 +405,8 @@ async fn serve(
     // Why first: as long as another manager has our origin there, nothing of it may even be seen.
     let mut held = None;
     let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
-    if let Renewed::Taken(reason, sentence) = claimed {
-        return refuse(fleet, remote, (ORIGIN, reason, sentence), nudge).await;
+    if let Renewed::Taken(sentence) = claimed {
+        return refuse(fleet, remote, (ORIGIN, Reason::OriginTaken, sentence), nudge).await;
     }
     if matches!(claimed, Renewed::Kept) {
         fleet.told.succeeded(name, ORIGIN);
@@ -405,6 +428,7 @@ async fn serve(
         let run = { jobs.objects.clone() }.run_where_served(api, ours.clone(), kind, stop);
         tasks.spawn(run.instrument(here.clone()));
     }
+    watch_results(fleet, remote, &client, (&watching, &mut tasks));
     watch_queues(fleet, remote, &client, (&watching, &mut tasks));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
@@ -429,11 +453,11 @@ async fn serve(
         }
         (Ok(()), _) => {
             // Why before it counts as connected: from then on jobs are sent there.
-            fleet.hold(name, leaving::TRIES).await;
+            fleet.hold(name).await;
             if bug!(fleet.policy, EarlyEventLost) {
                 fleet.settle(remote).await;
             }
-            remote.is_of_home();
+            remote.is_filled();
             remote.granting(Grant::connected);
             remote.with(|link| {
                 link.client = Some(client.clone());
@@ -471,9 +495,7 @@ async fn serve(
     watching.cancel();
     tasks.shutdown().await;
     if let Some(why) = lost {
-        let next = remote.with(|link| link.connection.failed(why.clone(), (fleet.clock)()));
-        fleet.told.not_connected(name, &why, next);
-        fleet.settle(remote).await;
+        fleet.fails(remote, why).await;
     }
 }
 
@@ -494,7 +516,14 @@ impl Fleet {
             let told = (remote, &*self.told);
             report::tell(&self.lessor, &self.clusters, &self.client, told, changed).await;
         };
-        tokio::join!(tell, self.follow_lease(remote));
+        tokio::join!(tell, self.keep_holding(remote.name.as_str()));
+    }
+
+    /// An attempt to connect has failed.
+    async fn fails(&self, remote: &Remote, why: String) {
+        let next = remote.with(|link| link.connection.failed(why.clone(), (self.clock)()));
+        self.told.not_connected(remote.name.as_str(), &why, next);
+        self.settle(remote).await;
     }
 
     async fn settle(&self, remote: &Remote) {

@@ -14,7 +14,6 @@ pub(crate) const REMEDY: &str =
     "it is tried again until it succeeds; if this is a refusal, apply deploy/rights on the manager";
 
 const CONNECTING: &str = "connecting";
-const DECIDED: &str = "deciding";
 
 /// The troubles of the workers of this manager.
 #[derive(Debug, Default)]
@@ -30,15 +29,6 @@ impl Told {
         }
     }
 
-    /// The same with a reason that may be another one each time: that is no news.
-    pub(super) fn keeps_failing(&self, cluster: &str, what: &'static str, (words, why): (&str, &str)) {
-        if self.0.is_news((cluster.into(), what), words) {
-            tracing::warn!(cluster, "{words}: {why}; {REMEDY}");
-        } else {
-            tracing::debug!(cluster, "{words}: {why}");
-        }
-    }
-
     /// What was tried for a cluster has succeeded.
     pub(crate) fn succeeded(&self, cluster: &str, what: &'static str) {
         if let Some(attempts) = self.0.ends(&(cluster.into(), what)) {
@@ -50,25 +40,6 @@ impl Told {
     pub(super) fn serves(&self, cluster: &str, kind: &'static str) {
         if self.0.ends(&(cluster.into(), kind)).is_some() {
             tracing::info!(cluster, kind, "jobs of this kind can be sent there now");
-        }
-    }
-
-    /// What was tried can succeed no more; said where its trouble was.
-    pub(super) fn given_up(&self, cluster: &str, what: &'static str, why: &str) {
-        if self.0.ends(&(cluster.into(), what)).is_some() {
-            tracing::warn!(cluster, "{why}");
-        }
-    }
-
-    /// What was tried is not of use any more, so nobody needs to hear how it ended.
-    pub(super) fn is_over(&self, cluster: &str, what: &'static str) {
-        let _ = self.0.ends(&(cluster.into(), what));
-    }
-
-    /// Something was decided about a cluster that goes for each attempt until it is connected.
-    pub(super) fn decided(&self, cluster: &str, words: &str) {
-        if self.0.is_news((cluster.into(), DECIDED), words) {
-            tracing::warn!(cluster, "{words}");
         }
     }
 
@@ -88,15 +59,8 @@ impl Told {
 
     /// It is connected.
     pub(super) fn connected(&self, cluster: &str) {
-        let _ = self.0.ends(&(cluster.into(), DECIDED));
         let failed_attempts = self.0.ends(&(cluster.into(), CONNECTING)).unwrap_or_default();
         tracing::info!(cluster, failed_attempts, "connected");
-    }
-
-    /// What lasts, in the words it was told in.
-    #[cfg(test)]
-    pub(super) fn words(&self, cluster: &str, what: &'static str) -> Option<String> {
-        self.0.words(&(cluster.into(), what))
     }
 
     /// It is no worker of this manager any more.

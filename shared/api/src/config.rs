@@ -1,4 +1,4 @@
-//! The configuration file, as every room of a process sees it.
+//! The configuration file, as every crate of a process sees it.
 //!
 //! Two file formats (`config.kueue.x-k8s.io/v1beta2` and `/v1beta1`, kind `Configuration`) and the second document
 //! `config.roadstead.dev/v1alpha1` kind `RoadsteadConfiguration` are read into [`Document`]s and then into one

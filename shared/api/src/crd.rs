@@ -1,8 +1,8 @@
 //! The `CustomResourceDefinition`s of all kinds, built from the types.
 //!
-//! Invariant: every schema is structural in the API server's sense, and no field is nullable: the server drops a null
-//! where no value is. The schema that `kube` derives is not used: it marks each `Option` as nullable and shows the
-//! documentation of a field's type in place of the field's own.
+//! Invariant: every schema is structural in the API server's sense, and no field is nullable: the API server drops a null value.
+//! The schema that `kube` derives is not used: it makes each `Option` nullable and replaces the documentation of a field by that
+//! of its type.
 
 mod older;
 
@@ -19,20 +19,20 @@ use crate::{appwrapper::v1beta2::AppWrapper, autoscaling::v1::ProvisioningReques
 
 pub(crate) use older::Older;
 
-/// Path under which a conversion webhook is asked.
+/// Path of the conversion webhook.
 pub const CONVERT_PATH: &str = "/convert";
 /// Name of the Service in front of the webhooks, unless the configuration names another.
 pub const WEBHOOK_SERVICE: &str = "kueue-webhook-service";
 /// Namespace of that Service.
 pub const WEBHOOK_NAMESPACE: &str = "kueue-system";
 
-/// What a client is told that uses an older version.
+/// The warning for clients that use an older version.
 const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
 /// The definitions of all kinds in the order of `spec/api.md` API-1, then those of other groups.
 ///
-/// The stored version is the first one of each. A process that serves the conversion webhook puts its address and
-/// authority in to `spec.conversion`, which here names the Service only.
+/// The stored version is the first one of each. A process that serves the conversion webhook puts its address and authority into
+/// `spec.conversion`, which here names only the Service.
 pub fn all() -> Vec<CustomResourceDefinition> {
     [
         Draft::of::<v1beta2::ClusterQueue>()
@@ -69,15 +69,15 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     .into()
 }
 
-/// A definition that is being put together, newest version first.
+/// A definition under construction, newest version first.
 struct Draft {
     definition: CustomResourceDefinition,
-    /// Of the oldest version so far.
+    /// The schema of the oldest version so far.
     schema: Value,
 }
 
 impl Draft {
-    /// The stored version of a kind, with a schema as the API server wants it.
+    /// The stored version of a kind, with a schema that the API server accepts.
     fn of<K: CustomResourceExt + JsonSchema>() -> Self {
         let schema = schema_of::<K>();
         let mut definition = K::crd();
@@ -87,7 +87,7 @@ impl Draft {
         Self { definition, schema }
     }
 
-    /// Adds a deprecated version, which differs in this way from the one added before.
+    /// Adds a deprecated version. `differ` changes the schema of the version added before.
     fn older(mut self, name: &str, differ: fn(&mut Older)) -> Self {
         let mut older = Older::of(self.schema);
         differ(&mut older);
@@ -130,7 +130,7 @@ impl Draft {
         self
     }
 
-    /// For a kind whose versions differ in more than limits.
+    /// Adds the conversion webhook, for a kind whose versions differ in more than limits.
     fn converted_by_webhook(mut self) -> Self {
         self.definition.spec.conversion = Some(CustomResourceConversion {
             strategy: "Webhook".to_owned(),
@@ -179,7 +179,7 @@ fn schema_of<K: CustomResourceExt + JsonSchema>() -> Value {
         .into_root_schema_for::<K>();
     let mut schema = generated.to_value();
     make_structural(&mut schema);
-    // Why: the derived default of an absent spec is for reading; stored, an absent spec stays absent.
+    // Why: the derived default of an absent spec is only for reading; a stored absent spec stays absent.
     if let Some(spec) = schema
         .pointer_mut("/properties/spec")
         .and_then(Value::as_object_mut)
@@ -192,7 +192,7 @@ fn schema_of<K: CustomResourceExt + JsonSchema>() -> Value {
     schema
 }
 
-/// The rules of a kind that speak about the whole object.
+/// The rules of a kind about the whole object.
 fn object_rules<K: CustomResourceExt>() -> Option<Value> {
     (K::crd_name() == v1beta2::Workload::crd_name())
         .then(|| v1beta2::workload_object_rules(v1beta2::class_rules()))
@@ -211,7 +211,7 @@ fn make_structural(schema: &mut Value) {
     take_out_null(object);
     flatten_enum(object);
     if object.get("default").is_some_and(is_zero) {
-        // Why: serde's zero value of an absent field is no default of the API; the field stays absent when stored.
+        // Why: serde's default of an absent field is no default of the API; the field stays absent when stored.
         object.remove("default");
     }
     for keyword in ["properties", "patternProperties"] {
@@ -248,13 +248,13 @@ fn take_out_null(object: &mut Map<String, Value>) {
         let only = only.clone();
         object.remove("anyOf");
         for (keyword, value) in only {
-            // Why: what stands at the field (its documentation) wins over what stands at its type.
+            // Why: the keyword of the field (its documentation) wins over that of its type.
             object.entry(keyword).or_insert(value);
         }
     }
 }
 
-/// Replaces "one of these documented words" by a plain list of words.
+/// Replaces a choice of documented words by a plain list of words.
 fn flatten_enum(object: &mut Map<String, Value>) {
     let Some(Value::Array(variants)) = object.get("oneOf") else {
         return;
@@ -270,7 +270,7 @@ fn flatten_enum(object: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a value is what Rust gives an absent field.
+/// Whether a value is Rust's default of an absent field.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

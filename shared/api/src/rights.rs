@@ -1,7 +1,8 @@
-//! What our processes must be allowed in their own clusters, as objects to apply there.
+//! The rights that our processes need in their own clusters, as objects to apply there.
 //!
 //! Least privilege: no wildcard, no impersonation; Secrets only in the process's own namespace; of jobs only the kinds whose
-//! integration is on, and pods only if one of these needs them. Rights that a process has in other clusters are made by `roadstead cluster join`; those for the visibility API are in [`crate::visibility`].
+//! integration is on, and pods only if one of these needs them. `roadstead cluster join` creates the rights that a process has in
+//! other clusters; those for the visibility API are in [`crate::visibility`].
 //!
 //! *Source*: `spec/safety.md 6`.
 
@@ -17,13 +18,13 @@ use crate::crd;
 pub const ACCOUNT: &str = "kueue-controller-manager";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Where a job is created in dry-run, to see whether webhooks are called already.
+/// The namespace in which a job is created in dry-run, to see whether webhooks are called already.
 const PROBED_NAMESPACE: &str = "default";
 /// The kinds whose integration is on when the configuration names none. *Source*: `spec/jobs.md 3`.
 pub const BY_DEFAULT: &[&Kind] = &[&rows::JOB];
 const READ: [&str; 3] = ["get", "list", "watch"];
 
-/// Which process.
+/// One of our processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     /// `roadstead-manager`, on the management cluster.
@@ -33,7 +34,7 @@ pub enum Process {
 }
 
 impl Process {
-    /// Both.
+    /// Both processes.
     pub const ALL: [Self; 2] = [Self::Manager, Self::Worker];
 
     /// Name of the program.
@@ -64,7 +65,7 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
         }),
     ];
     let (mut cluster, mut own) = (engine_rules(), own_rules());
-    cluster.extend(kinds.iter().copied().flat_map(kind_rules));
+    cluster.extend(kinds.iter().flat_map(|kind| kind_rules(process, kind)));
     match process {
         Process::Manager => {
             cluster.extend(manager_rules());
@@ -95,9 +96,10 @@ const WRAPPER_ROLE: &str = "roadstead:appwrapper";
 /// Label of a cluster role whose rules the `AppWrapper` controller gets as well: for kinds that administrators want wrapped.
 pub const WRAPPED_LABEL: &str = "roadstead.dev/aggregate-to-appwrapper";
 
-/// What the controller of `AppWrappers` must be allowed in a worker, besides [`manifests`]; only applied where it is wanted.
+/// The additional rights of the `AppWrapper` controller in a worker, besides [`manifests`]; applied only where the controller is
+/// enabled.
 ///
-/// It needs the right to create and delete what is wrapped, pods among it. Further kinds come by cluster roles with
+/// It needs the right to create and delete the wrapped objects, including pods. Further kinds are added by cluster roles with
 /// [`WRAPPED_LABEL`]. *Source*: `spec/appwrapper.md` Appendix B.
 pub fn appwrapper(namespace: &str) -> Vec<Value> {
     let child = ["create", "delete", "get", "list", "watch"];
@@ -105,7 +107,7 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
     let rules = [
         rule(group, &["appwrappers"], &["get", "list", "watch", "patch"]),
         rule(group, &["appwrappers/status"], &["patch"]),
-        // Where the owner of an object may not be blocked by everybody.
+        // For clusters that check the right to block an owner's deletion.
         rule(group, &["appwrappers/finalizers"], &["update"]),
         rule("", &["pods", "services"], &child),
         rule("", &["nodes"], &READ),
@@ -137,9 +139,33 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
+/// Where the leases of nodes lie.
+const NODE_LEASES: &str = "kube-node-lease";
+
+/// What a manager with `virtualNodes.enable` must be allowed besides [`manifests`]: to keep a node for each worker cluster, and to put
+/// pods on it.
+pub fn virtual_nodes(namespace: &str) -> Vec<Value> {
+    let rules = [
+        rule("", &["nodes"], &["create", "delete", "get", "list", "patch"]),
+        rule("", &["nodes/status"], &["patch"]),
+        rule("", &["pods/binding"], &["create"]),
+    ];
+    let mut objects = Vec::new();
+    let name = format!("{}:virtual-nodes", Process::Manager.role());
+    let mut role = Roles {
+        objects: &mut objects,
+        name: &name,
+        namespace,
+    };
+    role.add(None, &rules);
+    let leases = rule("coordination.k8s.io", &["leases"], &["create", "patch"]);
+    role.add(Some(NODE_LEASES), &[leases]);
+    objects
+}
+
+/// The additional rights of a running process in its namespace when this integration is switched on.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
-    let rules: Vec<Value> = kind_rules(kind);
+    let rules = kind_rules(process, kind);
     let name = format!("{}:{}", process.role(), kind.framework.replace('/', ":"));
     let mut objects = Vec::new();
     let mut role = Roles {
@@ -180,7 +206,7 @@ impl Roles<'_> {
     }
 }
 
-/// What an admission engine does in its cluster.
+/// The rights of an admission engine in its cluster.
 fn engine_rules() -> Vec<Value> {
     let read = [
         "admissionchecks",
@@ -220,7 +246,7 @@ fn engine_rules() -> Vec<Value> {
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         rule("node.k8s.io", &["runtimeclasses"], &READ),
         rule("events.k8s.io", &["events"], &["create"]),
-        // Whether users may create what they have wrapped.
+        // To check whether users may create what they have wrapped.
         rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
         only(
             rule(
@@ -249,17 +275,22 @@ fn engine_rules() -> Vec<Value> {
     ]
 }
 
-/// What an admission engine does with jobs of a kind in its cluster.
-fn kind_rules(kind: &Kind) -> Vec<Value> {
+/// The rights of an admission engine for jobs of a kind in its cluster.
+fn kind_rules(process: Process, kind: &Kind) -> Vec<Value> {
     let own = kind.rights.engine.iter().map(|right| {
         let (group, resource) = right.resource(kind);
         rule(group, &[&resource], right.verbs)
     });
-    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule)).collect()
+    // What steps of Argo Workflows have reported on workers is stored in the manager's cluster.
+    let results = || rule("argoproj.io", &["workflowtaskresults"], &["create", "patch"]);
+    let brings_results = kind == &rows::POD && process == Process::Manager;
+    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule))
+        .chain(brings_results.then(results))
+        .collect()
 }
 
-/// To find out whether a job belongs to an `AppWrapper`: read what may stand between the two, whether or not its integration is
-/// on. Pods own no jobs.
+/// The right to read the possible owners between a job and its `AppWrapper`, whether or not their integration is on. Pods own no
+/// jobs.
 fn owner_rule() -> Value {
     let kinds = || TABLE.iter().filter(|kind| !kind.group.is_empty());
     let groups: BTreeSet<&str> = kinds().map(|kind| kind.group).collect();
@@ -267,7 +298,7 @@ fn owner_rule() -> Value {
     json!({"apiGroups": groups, "resources": resources, "verbs": ["get"]})
 }
 
-/// In its own namespace: the certificate of its webhooks, and its place among the replicas.
+/// The rights in its own namespace: for the certificate of its webhooks, and for its election Lease.
 fn own_rules() -> Vec<Value> {
     vec![
         rule("", &["secrets"], &["create", "get", "update"]),
@@ -306,7 +337,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-/// The same, for objects of these names.
+/// The same rule, only for objects of these names.
 fn only(mut rule: Value, names: &[String]) -> Value {
     rule["resourceNames"] = names.into();
     rule

@@ -25,7 +25,7 @@ pub(crate) fn subdomain(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": 253, "pattern": SUBDOMAIN})
 }
 
-/// As [`subdomain`], and the empty string is refused by length as well, so that the error says so.
+/// As [`subdomain`], but the empty string is refused by its length too, so that the error says so.
 pub(crate) fn subdomain_required(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "pattern": SUBDOMAIN})
 }
@@ -77,7 +77,7 @@ pub(crate) fn parameters(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What a provisioning class tells about its answer: at most 64 entries, values of at most 32768 characters.
+/// Details of a provisioning class's answer: at most 64 entries, values of at most 32768 characters.
 pub(crate) fn class_details(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -210,7 +210,7 @@ pub(crate) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// Tolerations that something checks elsewhere.
+/// Tolerations that are validated elsewhere.
 pub(crate) fn tolerations_unchecked(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,4 +1,4 @@
-//! The visibility API as a cluster must be told about it: an aggregated group, served by the manager and the workers.
+//! The objects that register the visibility API in a cluster: an aggregated group, served by the manager and the workers.
 //!
 //! *Source*: `spec/api.md API-15`. Names are those of the reference's installations, so that these objects take the place of
 //! the reference's.
@@ -10,22 +10,22 @@ use crate::install::people::{Gathers, SEE, TENANTS, role};
 
 /// The API group.
 pub const GROUP: &str = "visibility.kueue.x-k8s.io";
-/// Its versions, the preferred one first; they say the same.
+/// Its versions, the preferred one first; they are equal.
 pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
-/// The subresource of queues that lists what waits.
+/// The subresource of queues that lists pending workloads.
 pub const PENDING_WORKLOADS: &str = "pendingworkloads";
 /// Name of the Service through which the API server reaches the process.
 pub const SERVICE: &str = "kueue-visibility-server";
 /// The port of that Service.
 pub const SERVICE_PORT: u16 = 443;
 
-/// The port of the process, unless `visibilityServer.bindPort` says otherwise.
+/// The default port of the process; `visibilityServer.bindPort` changes it.
 pub(crate) const PROCESS_PORT: u16 = 8082;
 const PRIORITY: u16 = 100;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The objects that an installation applies: the Service, one `APIService` per version, what the process must be allowed for it,
-/// and roles for those who ask.
+/// The objects that an installation applies: the Service, one `APIService` per version, the rights of the process for it, and
+/// roles for its users.
 ///
 /// The authority in the `APIService`s is filled in by the process itself.
 pub fn manifests(place: &Place) -> Vec<Value> {
@@ -33,7 +33,7 @@ pub fn manifests(place: &Place) -> Vec<Value> {
     let mut objects = vec![service(place)];
     objects.extend(VERSIONS.map(|version| api_service(version, namespace)));
     objects.extend([
-        // To learn how the API server's front proxy proves itself.
+        // To read the certificate authority of the API server's front proxy.
         binding(
             "RoleBinding",
             Some("kube-system"),
@@ -41,7 +41,7 @@ pub fn manifests(place: &Place) -> Vec<Value> {
             ("Role", "extension-apiserver-authentication-reader"),
             place,
         ),
-        // To ask who somebody is and what they may do.
+        // To authenticate users and check their rights.
         binding(
             "ClusterRoleBinding",
             None,
@@ -94,7 +94,7 @@ fn api_service(version: &str, namespace: &str) -> Value {
     })
 }
 
-/// To put its own authority into its own registrations.
+/// The right to put its own authority into its own registrations.
 fn registrar() -> Value {
     let names = VERSIONS.map(|version| format!("{version}.{GROUP}"));
     json!({

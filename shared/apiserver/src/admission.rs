@@ -1,4 +1,4 @@
-//! Webhooks: admission and conversion, called through whatever the caller is.
+//! Admission and conversion webhooks, called through a [`Caller`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::server::Server;
 pub struct WebhookCall {
     /// Where to: `https://host:port/path`, or `https://NAME.NAMESPACE.svc:PORT/path` for a service.
     pub url: String,
-    /// The certificates that the webhook is trusted by, PEM; empty for those of the system.
+    /// Authorities by which the webhook's certificate is trusted, PEM; empty for the system's.
     pub ca_bundle: Vec<u8>,
     /// An `AdmissionReview` or a `ConversionReview`.
     pub review: Value,
@@ -36,7 +36,7 @@ pub trait Caller: Send + Sync + fmt::Debug {
     fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>>;
 }
 
-/// Cannot call anything.
+/// A caller that calls no webhook: every call fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Nobody;
 
@@ -51,7 +51,7 @@ impl Caller for Nobody {
     }
 }
 
-/// What is to be admitted.
+/// The operation of an admission review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -75,7 +75,7 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 10;
 const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
-/// One object with what it was.
+/// The object of a review, and its stored state.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     operation: Operation,
@@ -83,7 +83,7 @@ struct Subject<'a> {
     old: Option<&'a Value>,
 }
 
-/// A webhook that is about a request by its rules.
+/// A webhook whose rules match the request.
 struct Asked {
     name: String,
     webhook: Value,
@@ -152,9 +152,9 @@ impl Server {
         Ok(())
     }
 
-    /// The webhooks of one sort whose rules name this request, or another version of its kind where that is as good.
+    /// The webhooks of one sort whose rules match this request, or under `matchPolicy: Equivalent` another version of its kind.
     fn webhooks(&self, call: &Call, resource: &str, operation: Operation) -> Vec<Asked> {
-        // Why: else a broken webhook could not be taken away.
+        // Why: otherwise a broken webhook could keep the administrator from deleting its configuration.
         if call.kind.group == "admissionregistration.k8s.io" {
             return Vec::new();
         }
@@ -200,7 +200,7 @@ impl Server {
         Ok(object)
     }
 
-    /// Asks one webhook if it wants to be asked. Returns its response if it allowed, and the object as it saw it.
+    /// Asks one webhook if its selectors and conditions match. Returns its response if it allowed the request, and the object sent.
     async fn ask(
         &self,
         call: &Call,
@@ -370,7 +370,7 @@ impl Server {
     }
 }
 
-/// What a webhook is asked, without the frame of the review.
+/// The `request` field of an `AdmissionReview`.
 fn review_request(
     call: &Call,
     kind: &Kind,
@@ -451,7 +451,7 @@ fn wants(webhook: &Value, request: &Value) -> Result<bool, String> {
         .iter()
         .map(|condition| VapExpression {
             expression: json::text(condition, &["expression"]).to_owned(),
-            // Why empty: so is an answer of no told from an expression that failed.
+            // Why empty: an empty message marks a condition that is false; an expression that failed brings its own message.
             message: Some(String::new()),
             message_expression: None,
         })
@@ -460,7 +460,7 @@ fn wants(webhook: &Value, request: &Value) -> Result<bool, String> {
     for (result, condition) in evaluator.build().evaluate(&expressions).iter().zip(conditions) {
         match result.message.as_deref() {
             _ if result.passed => {}
-            // Why at once: a condition that says no outweighs one that cannot be judged.
+            // Why at once: one false condition skips the webhook even if another one failed.
             Some("") => return Ok(false),
             why => {
                 let expression = json::text(condition, &["expression"]);

@@ -1,4 +1,4 @@
-//! What is there before anybody wrote anything.
+//! The objects that every new server has: namespaces, roles and priority classes.
 
 use serde_json::{Value, json};
 

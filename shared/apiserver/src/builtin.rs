@@ -25,7 +25,7 @@ pub(crate) enum Part {
     Status,
 }
 
-/// What the rules may look at besides the object.
+/// What defaults and checks may read besides the object.
 pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     /// Finds an object by resource, namespace and name.
@@ -48,7 +48,7 @@ fn has_generation(kind: &Kind) -> bool {
     )
 }
 
-/// Kinds that can be written without saying which version is replaced.
+/// Kinds that a PUT may replace without a `resourceVersion`.
 pub(crate) fn may_update_blindly(kind: &Kind) -> bool {
     !kind.is_custom()
         && !matches!(
@@ -76,7 +76,7 @@ pub(crate) fn may_create_on_update(kind: &Kind) -> bool {
         )
 }
 
-/// Fills in what stands where nothing was said; runs before ownership is counted.
+/// Fills in the kind's defaults. Runs before field ownership is computed.
 pub(crate) fn default(kind: &Kind, object: &mut Value) {
     match kind.plural.as_str() {
         "pods" => pod::default(object),
@@ -87,7 +87,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
             }
         }
         "secrets" => {
-            // Why here: it is how the plain form is written, never read back.
+            // Why here: `stringData` is write-only and is never read back.
             if let Some(Value::Object(plain)) = json::remove(object, &["stringData"]) {
                 use base64::Engine as _;
                 for (key, value) in plain {
@@ -111,7 +111,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
         }
         "priorityclasses" => json::default(object, &["preemptionPolicy"], "PreemptLowerPriority"),
         "roles" | "clusterroles" if json::items(object, &["rules"]).is_empty() => {
-            // Why: no rules at all and an empty list of them are stored alike.
+            // Why: a real server stores absent rules and an empty list alike.
             json::set(object, &["rules"], Value::Null);
         }
         "rolebindings" | "clusterrolebindings" => {
@@ -182,7 +182,7 @@ fn default_webhooks(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// What the server sets in a new object; runs after ownership is counted.
+/// Sets the fields of a new object that only the server may set. Runs after field ownership is computed.
 pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, context: &Context<'_>) -> Result<(), String> {
     if kind.is_custom() {
         if kind.status {
@@ -210,7 +210,7 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, context: &Context<
     Ok(())
 }
 
-/// Makes all fields but some what they are in another object. Why not a copy of all: most of them are the same already.
+/// Copies all fields except `but` from another object. Why not the whole object: most fields are equal already.
 fn take_over(object: &mut Value, other: &Value, but: &[&str]) {
     let (Some(fields), Some(others)) = (object.as_object_mut(), other.as_object()) else {
         return;
@@ -235,7 +235,7 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &
         }
         Part::Main => {}
         Part::Status if kind.is_custom() => {
-            // Why not the metadata: only the status and the versions of the request count.
+            // Why: of such a request only the status and `managedFields` count; the rest of the metadata stays.
             let fields = json::remove(object, &["metadata", "managedFields"]);
             take_over(object, old, &["metadata", "status"]);
             if !object["metadata"].is_object() {
@@ -266,7 +266,7 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &
         return;
     }
     if kind.plural == "pods" && part == Part::Main {
-        // Why before: what is filled in again is no change.
+        // Why before the comparison: a field that the server fills in again is no change.
         pod::prepare_update(object, old);
     }
     if has_generation(kind) {
@@ -294,7 +294,7 @@ fn generation(object: &mut Value, old: &Value, changed: bool) {
     json::set(object, &["metadata", "generation"], now);
 }
 
-/// What a client is told about a new object that is accepted all the same.
+/// Warnings for the client about a new object that is accepted.
 pub(crate) fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
     let used = match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "pods") => "this is used in the Pod's hostname",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 
-/// Where the server takes the time from; it reads no other clock.
+/// The server's only source of time.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -43,8 +43,8 @@ pub(crate) fn micros(time: Timestamp) -> String {
     strtime::format("%Y-%m-%dT%H:%M:%S%.6fZ", time).unwrap_or_default()
 }
 
-/// Whether a text is a time just as [`seconds`] or [`micros`] writes it. Says no to the last days of months, which not every
-/// month has; then it must be read. Why at all: most times that a server reads it has written itself.
+/// Whether a text is exactly what [`seconds`] or [`micros`] writes. False for days 29 to 31, which the caller must parse.
+/// Why: most times that the server reads it has written itself, and this check is cheaper than parsing.
 pub(crate) fn is_written(text: &str, micros: bool) -> bool {
     let shape: &[u8] = if micros {
         b"0000-00-00T00:00:00.000000Z"

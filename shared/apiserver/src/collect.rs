@@ -1,5 +1,5 @@
-//! What controllers do on a real cluster and a store without them would never do: collect dependents, end namespaces and
-//! definitions. One step at a time, driven from outside.
+//! Work that controllers do on a real cluster: collect dependents, finish the deletion of namespaces and definitions.
+//! The caller drives each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{clock, json};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Who is said to have made the changes of [`Server::collect_garbage`].
+/// The user name on changes that [`Server::collect_garbage`] makes.
 pub const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 /// Rounds of [`Server::settle`]; each goes one generation of dependents deeper.
 const ROUNDS_MAX: usize = 1_000;
@@ -56,7 +56,7 @@ impl Server {
         {
             let mut state = self.state();
             let bonds = state.store.bonds();
-            // Why: looking through everything is dear, and is done every few seconds by whoever plays a cluster.
+            // Why: a full pass is expensive, and callers that play a cluster ask for one every few seconds.
             if state.collected == Some(bonds) {
                 return done;
             }
@@ -70,7 +70,7 @@ impl Server {
         done
     }
 
-    /// Steps until there is nothing to collect. Returns how much was done.
+    /// Repeats [`Server::collect_garbage`] until nothing is left to collect. Returns how much was done.
     pub fn settle(&self) -> Collected {
         let mut all = Collected::default();
         for _ in 0..ROUNDS_MAX {
@@ -104,7 +104,7 @@ impl Server {
         done.released += 1;
     }
 
-    /// Deletes as a background deletion would.
+    /// Deletes with background propagation.
     fn remove(&self, state: &mut State, key: &Key, object: &Arc<Value>, done: &mut Collected) {
         if marked(object) {
             return;
@@ -208,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Takes an owner out of everything it owns.
+    /// Removes an owner from the `ownerReferences` of all its dependents.
     fn orphan(&self, state: &mut State, all: &[(Key, Arc<Value>)], owner: &str, done: &mut Collected) {
         for (key, object) in all {
             if !owners(object).any(|reference| reference["uid"] == owner) {
@@ -286,7 +286,7 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     json::items(object, &["metadata", "ownerReferences"]).iter()
 }
 
-/// Whether a pod had its time to end. On a real cluster the kubelet says so.
+/// Whether a pod's grace period is over. On a real cluster the kubelet decides this.
 fn grace_over(pod: &Value, now: Timestamp) -> bool {
     let grace = pod["metadata"]["deletionGracePeriodSeconds"]
         .as_u64()

@@ -7,7 +7,7 @@ use crate::json;
 use crate::place::Place;
 use crate::schema::{ListKind, Node, Rules, Type};
 
-/// Fills in what the schema says stands where nothing was said.
+/// Fills in the schema's defaults.
 pub(crate) fn default(value: &mut Value, node: &Node) {
     if node.definition_name().is_some() {
         return;
@@ -57,7 +57,7 @@ fn default_below(value: &mut Value, node: &Node) {
     default(value, node);
 }
 
-/// Takes out nulls where nothing may be null and a default would have stood.
+/// Removes nulls of optional fields that are neither nullable nor have a default.
 pub(crate) fn drop_nulls(value: &mut Value, node: &Node) {
     if let Some(map) = value.as_object_mut() {
         map.retain(|name, inner| {
@@ -96,11 +96,11 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Whether the rules may be asked although something is wrong.
+/// Violations of a schema, and whether its CEL rules may still be evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     pub(crate) causes: Vec<Cause>,
-    /// The shape itself is wrong, so that rules cannot be asked.
+    /// The shape itself is wrong, so the rules cannot be evaluated.
     pub(crate) blocking: bool,
 }
 
@@ -331,7 +331,7 @@ fn right_format(text: &str, format: &str) -> bool {
     }
 }
 
-/// Complains about lists that name an element twice.
+/// Complains about a list that has two elements with the same key.
 fn list_keys(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     if node.definition_name().is_some() {
         return;
@@ -366,7 +366,7 @@ fn list_keys(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints)
     }
 }
 
-/// Asks all CEL rules. `old` is what is stored, where something is.
+/// Evaluates all CEL rules. `old` is the stored value, if any.
 pub(crate) fn rules(value: &Value, old: Option<&Value>, node: &Node) -> Vec<Cause> {
     let mut causes = Vec::new();
     ask(value, old, node, &Place::Top, &mut causes);
@@ -389,7 +389,7 @@ fn ask(value: &Value, old: Option<&Value>, node: &Node, path: &Place<'_>, causes
         }
     } else if let (Some(list), Some(element)) = (value.as_array(), node.items.as_deref()) {
         for (index, item) in list.iter().enumerate() {
-            // Why only by key: elements without names cannot be told from each other, so nothing is old.
+            // Why only by key: elements without keys have no identity, so none of them has an old value.
             let before = match &node.list {
                 ListKind::Map(keys) => old.and_then(Value::as_array).and_then(|old| {
                     old.iter()
@@ -436,7 +436,7 @@ fn ask_here(value: &Value, old: Option<&Value>, rules: &Rules, path: &Place<'_>)
         .collect()
 }
 
-/// Why a rule of a schema cannot be used, if one cannot.
+/// Finds rules of a schema that cannot be used, and says why.
 pub(crate) fn broken_rules(node: &Node, path: &str, out: &mut Vec<Cause>) {
     if let Some(rules) = node.rules.as_deref() {
         for (index, result) in rules.compiled.validations.iter().enumerate() {

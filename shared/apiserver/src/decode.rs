@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::place::Place;
 use crate::schema::{Go, Node, Type};
 
-/// What was found on the way.
+/// Unknown fields and wrong types that decoding found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Paths of unknown fields, such as `spec.containers[0].nope`.
@@ -73,7 +73,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Says that a value is of a wrong type, and leaves nothing of it.
+    /// Records that a value has a wrong type, and drops it.
     fn refuse(&mut self, place: &Place<'_>, value: &mut Value, wanted: &str) {
         self.wrong(place, value, wanted);
         *value = Value::Null;
@@ -111,7 +111,7 @@ impl Walk<'_> {
             Type::Integer => {
                 let bits32 = shape.format == "int32";
                 let fits = |n: i64| !bits32 || i32::try_from(n).is_ok();
-                // Why: a number with an integral value is an integer to Kubernetes' decoder only without fraction.
+                // Why: Kubernetes' decoder refuses `1.0` as an integer.
                 if !value.as_i64().is_some_and(fits) {
                     self.refuse(place, value, if bits32 { "int32" } else { "int64" });
                 }
@@ -138,7 +138,7 @@ impl Walk<'_> {
 
     fn string(&mut self, value: &mut Value, shape: &Node, place: &Place<'_>) {
         let Some(text) = value.as_str() else {
-            // Why: Go also reads a list of numbers as bytes.
+            // Why: Go's decoder also accepts a list of numbers as bytes.
             if shape.format == "byte"
                 && let Some(list) = value.as_array()
                 && let Some(bytes) = list

@@ -27,7 +27,7 @@ enum Propagation {
     Orphan,
 }
 
-/// What a deletion says about itself.
+/// Options of a deletion, from the body and the query.
 #[derive(Debug, Clone)]
 struct Options {
     grace: Option<u64>,
@@ -81,7 +81,7 @@ impl Options {
                 .map(str::to_owned)
         };
         Ok(Self {
-            // Why: so a real server reads less than nothing.
+            // Why 1: a real server reads a negative grace period as one second.
             grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(1)),
             uid: wanted("uid"),
             version: wanted("resourceVersion"),
@@ -92,7 +92,7 @@ impl Options {
     }
 }
 
-/// What became of one object.
+/// What a deletion did to one object.
 enum Outcome {
     Gone(Arc<Value>),
     Waits(Arc<Value>),
@@ -218,7 +218,7 @@ impl Server {
         let current = object["metadata"]["deletionGracePeriodSeconds"]
             .as_u64()
             .unwrap_or(0);
-        // Why only shorter: who was given time to end is not given more.
+        // Why only shorter: a second deletion may shorten a grace period but never extend it.
         let pending = deleting && current > 0;
         if pending && options.grace.is_none_or(|asked| asked >= current) {
             return Ok(Outcome::Waits(found));
@@ -301,7 +301,7 @@ fn mark(object: &mut Value, now: Timestamp, grace: u64) {
     }
 }
 
-/// Takes time from an object that was given `current` seconds to end.
+/// Shortens the grace period of an object from `current` to `grace` seconds.
 fn shorten(object: &mut Value, current: u64, grace: u64) {
     let less = i64::try_from(current.saturating_sub(grace)).unwrap_or(0);
     let until = json::text(object, &["metadata", "deletionTimestamp"]).parse::<Timestamp>();
@@ -314,7 +314,7 @@ fn shorten(object: &mut Value, current: u64, grace: u64) {
     json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
 }
 
-/// Seconds until the object may go. Only pods take time.
+/// The grace period in seconds. Only pods have one.
 fn grace_of(kind: &Kind, object: &Value, asked: Option<u64>) -> u64 {
     if kind.plural != "pods" || kind.is_custom() {
         return 0;
@@ -331,18 +331,18 @@ fn grace_of(kind: &Kind, object: &Value, asked: Option<u64>) -> u64 {
     })
 }
 
-/// The finalizers with which an object goes into deletion.
+/// The finalizers of an object once it is marked as deleted.
 fn finalizers_after<'a>(kind: &Kind, object: &'a Value, asked: Propagation) -> Vec<&'a str> {
     let current = json::texts(object, &["metadata", "finalizers"]);
     let asked = match asked {
-        // Why: Jobs of batch/v1 have always left their pods alone unless told otherwise.
+        // Why: the default for Jobs of batch/v1 is to orphan their pods.
         Propagation::Default if current.contains(&ORPHAN) => Propagation::Orphan,
         Propagation::Default if current.contains(&FOREGROUND) => Propagation::Foreground,
         Propagation::Default if kind.plural == "jobs" && kind.group == "batch" => Propagation::Orphan,
         Propagation::Default | Propagation::Background => Propagation::Background,
         given @ (Propagation::Foreground | Propagation::Orphan) => given,
     };
-    // Why not for these: nothing refers to them as an owner that should be waited for.
+    // Why not events: no object has an event as its owner.
     let collected = !matches!(kind.plural.as_str(), "events");
     let mut finalizers: Vec<&'a str> = current
         .into_iter()

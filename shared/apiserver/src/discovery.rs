@@ -1,4 +1,4 @@
-//! What there is: discovery, version, health and the pages of OpenAPI.
+//! Discovery, version, health and the OpenAPI pages.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
-/// Groups that only answer questions: group, resource, kind, whether in a namespace.
+/// Reviews, which are answered and never stored: group, resource, kind, whether in a namespace.
 const REVIEWS: [(&str, &str, &str, bool); 6] = [
     (
         "authentication.k8s.io",
@@ -106,7 +106,7 @@ fn below(kind: &Kind) -> Vec<Below> {
     out
 }
 
-/// Wire: custom resources say theirs in another order.
+/// Wire: custom resources list their verbs in another order.
 const CUSTOM_VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
@@ -236,7 +236,7 @@ impl Server {
         kinds
     }
 
-    /// Answers what is no resource.
+    /// Answers a request for a path that is no resource.
     pub(crate) fn page(&self, request: &Request<Bytes>, user: &User) -> Result<Answer, Failure> {
         let path = request.uri().path();
         self.authorize_path(user, request.method(), path)?;

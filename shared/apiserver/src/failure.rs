@@ -1,4 +1,4 @@
-//! What a request fails with: a `metav1.Status` with the code, reason and words of a real API server.
+//! Failures of requests: a `metav1.Status` with the code, reason and message of a real API server.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -34,13 +34,13 @@ impl Cause {
         Self::new("FieldValueInvalid", field, message)
     }
 
-    /// As real servers complain about a custom resource's structure: the value's type stands for the value.
+    /// Wire: for a custom resource's structure, a real server quotes the value's type instead of the value.
     pub(crate) fn invalid_type(field: impl Into<String>, type_name: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {type_name:?}: {detail}");
         Self::new("FieldValueTypeInvalid", field, message)
     }
 
-    /// As real servers complain about a broken rule of a custom resource: a structure is quoted by its type.
+    /// Wire: for a broken rule of a custom resource, a real server quotes an object or list by its type.
     pub(crate) fn invalid_typed(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         match value {
             Value::Object(_) => Self::invalid(field, &"object".into(), detail),
@@ -84,7 +84,7 @@ impl Cause {
         Self::new("FieldValueTooMany", field, message)
     }
 
-    /// Whether it keeps the rules of a custom resource from being asked.
+    /// Whether this cause keeps the rules of a custom resource from being evaluated.
     pub(crate) fn blocks(&self) -> bool {
         [
             "FieldValueRequired",
@@ -96,7 +96,7 @@ impl Cause {
         .contains(&self.reason)
     }
 
-    /// The rules were not asked because the shape is wrong.
+    /// The cause that says that the rules were not evaluated because the shape is wrong.
     pub(crate) fn unchecked() -> Self {
         let says = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         Self::invalid("<nil>", &Value::Null, says)
@@ -111,14 +111,14 @@ impl Cause {
     }
 }
 
-/// A value as it is quoted in a complaint.
+/// A value as a message quotes it.
 fn shown(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), |text| format!("{text:?}"))
 }
 
-/// A refusal; carries the whole answer.
+/// A failed request, with its whole answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Parts>);
 
@@ -130,11 +130,11 @@ struct Parts {
     details: Option<Value>,
     plain: bool,
     status: Option<Value>,
-    /// Goes on with a list.
+    /// The `continue` token of an expired list.
     token: Option<String>,
 }
 
-/// What a failure is about.
+/// The object that a failure names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) group: &'a str,
@@ -213,7 +213,7 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "Conflict", message).with(about.details())
     }
 
-    /// Somebody else wrote in between.
+    /// The object was changed since the client read it.
     pub(crate) fn modified(about: About<'_>) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -254,7 +254,7 @@ impl Failure {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(details)
     }
 
-    /// A patch that makes no sense of the object.
+    /// A patch that cannot be applied to the object.
     pub(crate) fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(json!({}))
@@ -301,7 +301,7 @@ impl Failure {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// A page of a version that is forgotten, with the token that goes on in the present.
+    /// A page of a version that is no longer kept, with a `continue` token for the present state.
     pub(crate) fn expired_page(message: &str, token: String) -> Self {
         let mut failure = Self::expired(message);
         failure.0.token = Some(token);
@@ -321,7 +321,7 @@ impl Failure {
         )
     }
 
-    /// A media type that the server understands nowhere.
+    /// A media type that the server does not read for any resource.
     pub(crate) fn unknown_media_type() -> Self {
         let message = "415: Unsupported Media Type";
         Self::new(
@@ -371,12 +371,12 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// An error that a real server has no reason for.
+    /// An internal error without a `reason`, as a real server answers some.
     pub(crate) fn internal_plain(message: &str) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// A configuration that cannot be typed. Why an internal error: a real server says so too.
+    /// An applied configuration that cannot be typed. Wire: a real server answers 500 too.
     pub(crate) fn internal_apply(message: &str) -> Self {
         let message = format!(
             "failed to create manager for existing fields: failed to convert new object to smd typed: {message}"
@@ -384,7 +384,7 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// What a real server has and this one has not.
+    /// A feature of a real server that this one does not have.
     pub(crate) fn not_implemented(what: &str) -> Self {
         let message = format!("{what} is not built into this embedded API server; use a real one for it");
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
@@ -398,7 +398,7 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// What an admission webhook answered instead of allowing.
+    /// The refusal of an admission webhook.
     pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Self {
         let said = |field: &str| {
             status

@@ -1,4 +1,4 @@
-//! Calling webhooks over HTTPS, as a server does whose webhooks live in other processes.
+//! Calls webhooks in other processes over HTTPS.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,11 +22,11 @@ use url::{Host, Url};
 
 use crate::admission::{Caller, WebhookCall};
 
-/// Bytes of one answer. A conversion answers for a whole list.
+/// Bytes of one answer. A conversion may answer with a whole list.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Connections that are kept open to one webhook server.
 const IDLE_MAX: usize = 8;
-/// Webhook servers to which connections are kept; when there are more, all are forgotten.
+/// Webhook servers to which connections are kept; when there are more, all connections are dropped.
 const TARGETS_MAX: usize = 64;
 /// The port of HTTPS.
 const PORT: u16 = 443;
@@ -51,7 +51,7 @@ impl std::fmt::Debug for HttpsCaller {
     }
 }
 
-/// A webhook server as one configuration trusts it.
+/// A webhook server and the authorities by which one configuration trusts it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     address: SocketAddr,
@@ -64,10 +64,10 @@ struct Kept {
     idle: Vec<Open>,
 }
 
-/// What moves the bytes of one connection.
+/// The future that drives one connection.
 type Driver = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
 
-/// One open connection. Nobody drives it while it is idle: it has nothing to say then.
+/// One open connection. It is not polled while it is idle.
 struct Open {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<Driver>>,
@@ -83,7 +83,7 @@ impl HttpsCaller {
         Self::default()
     }
 
-    /// From now on reaches a Service at this address, whatever its port. Replaces what was said before.
+    /// Reaches a Service at this address from now on, whatever its port. Replaces an earlier address.
     pub fn route(&self, namespace: &str, name: &str, address: SocketAddr) {
         let service = (namespace.to_owned(), name.to_owned());
         lock(&self.0.services).insert(service, address);
@@ -120,7 +120,7 @@ impl Inner {
             .header(header::ACCEPT, "application/json")
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| error.to_string())?;
-        // Why a second time: an idle connection may have been closed from the other side, and a review has no effects.
+        // Why a second try: the webhook may have closed the idle connection, and a review has no effects.
         if let Some(open) = self.take(&target)
             && let Ok(answer) = self.exchange(&target, open, request.clone()).await
         {
@@ -130,7 +130,7 @@ impl Inner {
         self.exchange(&target, open, request).await?
     }
 
-    /// Who is meant by a URL.
+    /// The server that a URL names.
     async fn target(&self, url: &Url, ca_bundle: Vec<u8>) -> Result<Target, String> {
         let port = url.port().unwrap_or(PORT);
         let name = match url.host() {
@@ -197,7 +197,7 @@ impl Inner {
         })
     }
 
-    /// One question and its answer. The outer error is that of the connection, the inner that of the answer.
+    /// Sends one request and reads its answer. The outer error is the connection's, the inner one the answer's.
     async fn exchange(
         &self,
         target: &Target,
@@ -221,7 +221,7 @@ impl Inner {
             let ask = pin!(ask);
             match select(ask, driver.as_mut()).await {
                 Either::Left((answer, _)) => answer?,
-                // Why awaited: the connection may end with the answer already here.
+                // Why awaited: the answer may have arrived before the connection ended.
                 Either::Right((_ended, ask)) => ask.await?,
             }
         };

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What is sent of a value. Why not by its `Display`: that looks at each piece of text once more.
+/// A value as JSON bytes. Why not its `Display`: that checks each piece of text once more.
 pub(crate) fn bytes(value: &impl Serialize) -> Vec<u8> {
-    // Why no error: only maps whose keys are no texts cannot be written.
+    // Why no error: serialization fails only for maps whose keys are not strings.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -16,24 +16,24 @@ pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
         .filter(|value| !value.is_null())
 }
 
-/// The text there, or nothing.
+/// The string at `path`, or an empty one.
 pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The elements there, or none.
+/// The elements of the list at `path`, or none.
 pub(crate) fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
 
-/// The texts there, or none.
+/// The strings of the list at `path`, or none.
 pub(crate) fn texts<'a>(value: &'a Value, path: &[&str]) -> Vec<&'a str> {
     items(value, path).iter().filter_map(Value::as_str).collect()
 }
 
-/// The object itself, made one if it was none.
+/// The value as an object; any other value is replaced by an empty object.
 pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -46,7 +46,7 @@ pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Sets a field, making the objects on the way.
+/// Sets a field and creates missing objects on the way.
 pub(crate) fn set(value: &mut Value, path: &[&str], to: impl Into<Value>) {
     let Some((last, way)) = path.split_last() else {
         *value = to.into();
@@ -84,14 +84,14 @@ pub(crate) fn copy(to: &mut Value, from: &Value, path: &[&str]) {
     }
 }
 
-/// The value there, to be changed; makes nothing.
+/// The value at `path`, mutable; creates nothing.
 pub(crate) fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter()
         .try_fold(value, |value, field| value.get_mut(field))
         .filter(|value| !value.is_null())
 }
 
-/// The elements there, to be changed; makes nothing.
+/// The elements of the list at `path`, mutable; creates nothing.
 pub(crate) fn items_mut<'a>(
     value: &'a mut Value,
     path: &[&str],

@@ -1,4 +1,4 @@
-//! Which resources there are: the built-in ones, and those of custom resource definitions.
+//! The resources that the server has: the built-in ones, and those of custom resource definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// Where a kind's rules are.
+/// Where a kind's rules come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Builtin,
@@ -31,7 +31,7 @@ pub(crate) struct Scale {
     pub(crate) selector: Option<String>,
 }
 
-/// How versions of a custom resource become each other.
+/// How a custom resource is converted between versions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Conversion {
     /// Only `apiVersion` differs.
@@ -69,9 +69,9 @@ pub(crate) struct Kind {
     /// The schema as published, for OpenAPI; null for built-in kinds.
     pub(crate) published: Value,
     pub(crate) resource: Arc<str>,
-    /// What was stored after this version has the shape and the defaults of the storage version.
+    /// Objects stored after this version have the shape and the defaults of the storage version.
     pub(crate) since: u64,
-    /// Whether it was given a warning to clients.
+    /// The warning to clients, if the version is deprecated.
     pub(crate) deprecation: Option<String>,
 }
 
@@ -155,12 +155,12 @@ impl Line {
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
-/// The group of what other processes serve.
+/// The group of `APIService` objects, which name other processes that serve a group.
 pub(crate) const REGISTRATION: &str = "apiregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The group of custom resource definitions.
 pub(crate) const EXTENSIONS: &str = "apiextensions.k8s.io";
-/// Their plural.
+/// The plural of custom resource definitions.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 const BUILTIN: &[Line] = &[
@@ -437,7 +437,7 @@ impl Registry {
         }
     }
 
-    /// Takes note of a definition, written at a version, or of its end.
+    /// Registers the kinds of a definition written at `version`, or removes them if it is gone or not established.
     pub(crate) fn define(&mut self, name: &str, definition: Option<&Value>, version: u64) {
         self.generation += 1;
         match definition {

@@ -1,14 +1,14 @@
 //! A Kubernetes API server in memory: strict, seeded, fault-injectable.
 //!
-//! It serves the simulation (as a tower service under paused time), the tests and the demo (over HTTPS on loopback). What
-//! it answers is held against a real kube-apiserver by generated request traces; `DIFFERENCES.md` beside this crate lists
-//! where it is known to differ. What it does not have it answers with 501 and a sentence.
+//! It serves the simulation (as a tower service under paused time), the tests and the demo (over HTTPS on loopback). Generated
+//! request traces compare its answers with a real kube-apiserver's; `DIFFERENCES.md` beside this crate lists the known
+//! differences. A request for a feature that it does not have is answered with 501 and a sentence.
 //!
-//! It never reads a clock or rolls dice of its own: time and the seed come from [`Options`]. It has no background work:
+//! It never reads a clock or a random source of its own: time and the seed come from [`Options`]. It has no background work:
 //! garbage is collected when [`Server::collect_garbage`] is called. It keeps nothing on disk.
 //!
 //! Reading order: [`store`](self) (versions), `kinds` (what there is), `schema` and `decode` (shapes), `managed` (field
-//! ownership), `write`, `read`, `delete` (the verbs), `server` (who answers what).
+//! ownership), `write`, `read`, `delete` (the verbs), `server` (routing).
 //!
 //! ```
 //! use roadstead_apiserver::{Clock, Options, Server, User};

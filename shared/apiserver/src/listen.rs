@@ -33,7 +33,7 @@ pub enum Error {
     /// The certificate could not be used.
     #[error("preparing TLS for the API server")]
     Tls(#[source] rustls::Error),
-    /// The port could not be had.
+    /// The port is not free.
     #[error("listening on 127.0.0.1:{port}")]
     Bind {
         /// The port.
@@ -44,7 +44,7 @@ pub enum Error {
     },
 }
 
-/// A server that is being listened for. Dropping it ends all its connections.
+/// A server that listens. Dropping it ends all its connections.
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
@@ -68,7 +68,7 @@ impl Listening {
         &self.ca_pem
     }
 
-    /// Waits until it ends, which it does by itself only when the listener breaks.
+    /// Waits until the server stops listening. That happens only if the listener breaks.
     pub async fn wait(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
@@ -134,10 +134,10 @@ async fn accept(server: Server, listener: TcpListener, acceptor: TlsAcceptor) {
                 let Ok((stream, _)) = accepted else { continue };
                 while connections.try_join_next().is_some() {}
                 let (server, acceptor) = (server.clone(), acceptor.clone());
-                // Why the result is dropped: without it answers are only slower.
+                // Why ignored: without this option answers are only slower.
                 let _ = stream.set_nodelay(true);
                 connections.spawn(async move {
-                    // Why silent: a client that breaks off its handshake is nobody's error here.
+                    // Why silent: a client that breaks off its handshake is no error of the server.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(move |request| answer(server.clone(), request));
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());

@@ -1,4 +1,4 @@
-//! Field ownership: who set which field, and what server-side apply makes of it.
+//! Field ownership: which manager set which field, and how server-side apply uses that.
 
 mod apply;
 mod compare;

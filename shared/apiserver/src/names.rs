@@ -1,4 +1,4 @@
-//! What names, labels and annotations may look like.
+//! Rules for names, labels, annotations and finalizers.
 
 use std::sync::LazyLock;
 
@@ -44,7 +44,7 @@ pub(crate) enum Rule {
     Subdomain,
     /// A DNS label.
     Label,
-    /// Anything that fits into a path.
+    /// Any text that is one segment of a path.
     Segment,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn check_config_key(field: &str, key: &str) -> Option<Cause> {
         .then(|| Cause::invalid(format!("{field}[{key}]"), &key.into(), KEY_SAYS))
 }
 
-/// Why a name is no DNS label, in the words of a warning.
+/// Why a name is no DNS label, as a warning says it.
 pub(crate) fn no_label(name: &str) -> Vec<String> {
     let mut why = Vec::new();
     if name.len() > LABEL_MAX {
@@ -130,7 +130,7 @@ pub(crate) enum Finalizers {
     Qualified,
 }
 
-/// What is said of finalizers of custom resources that are accepted all the same.
+/// Warnings about new finalizers of custom resources that have no domain.
 pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let path = ["metadata", "finalizers"];
     let before = old.map(|old| json::texts(old, &path)).unwrap_or_default();
@@ -150,7 +150,7 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
         .collect()
 }
 
-/// Takes out owners that are named twice; returns what the client is told.
+/// Removes duplicate owner references; returns the warning for the client.
 pub(crate) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = json::at_mut(object, &["metadata", "ownerReferences"])?.as_array_mut()?;
     let (mut kept, mut twice): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
@@ -176,7 +176,7 @@ pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> 
     let mut causes = Vec::new();
     let generate = json::text(meta, &["generateName"]);
     if !generate.is_empty() {
-        // Why: a trailing dash is what generated names are made of.
+        // Why: `generateName` may end in a dash.
         let shown = generate.trim_end_matches('-');
         let shown = if shown.len() < generate.len() {
             format!("{shown}a")

@@ -17,8 +17,8 @@ pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.
 
 /// OpenAPI v2 without descriptions of kinds.
 ///
-/// Why it is there at all: kubectl asks for it before it applies a `List`. What it finds no description of it leaves to the
-/// server, which validates every object.
+/// Why: kubectl asks for it before it applies a `List`. kubectl leaves kinds without a description to the server, which
+/// validates every object.
 pub(crate) fn v2(version: &str) -> Value {
     json!({
         "swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}, "definitions": {},
@@ -35,7 +35,7 @@ fn text_field(number: u8, text: &str) -> Vec<u8> {
     field(number, text.as_bytes())
 }
 
-/// A field with a length. *Limit*: what is longer than 127 bytes is cut; everything here is shorter.
+/// A length-delimited field. *Limit*: a value longer than 127 bytes is cut; all values here are shorter.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap_or(u8::MAX).min(0x7f);
     let bytes = bytes.get(..length.into()).unwrap_or_default();
@@ -98,7 +98,7 @@ fn path_of(kind: &Kind, group: &str, version: &str) -> (String, Value) {
     (format!("{root}{namespace}/{}/{{name}}", kind.plural), item)
 }
 
-/// A definition with its references written out and without our own notes.
+/// A definition with its references resolved and without our own extensions.
 fn published(schema: &Value, wanted: &mut Vec<String>) -> Value {
     let mut out = Map::new();
     for (key, value) in schema.as_object().into_iter().flatten() {

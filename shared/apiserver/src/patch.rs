@@ -197,7 +197,7 @@ fn without_directives(value: &Value) -> Value {
     }
 }
 
-/// Brings the elements that the order names into that order; others stay where they are among them.
+/// Sorts the elements that `order` names and puts the others behind them.
 fn sort_by(list: &mut Vec<Value>, order: &[Value], key: Option<&str>) {
     let place = |item: &Value| {
         let name = key.map_or(Some(item), |key| item.get(key));
@@ -215,7 +215,7 @@ fn sort_by(list: &mut Vec<Value>, order: &[Value], key: Option<&str>) {
         }
     }
     named.sort_by_key(|(at, _)| *at);
-    // Why others last: what the server holds beyond the order was added by somebody else.
+    // Why last: `order` does not know elements that another client added.
     list.extend(named.into_iter().map(|(_, item)| item));
     list.extend(others);
 }

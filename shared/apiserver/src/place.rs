@@ -1,4 +1,4 @@
-//! A place in an object, put into words only when there is something to say about it.
+//! A place in an object. Its text is rendered only when a message needs it.
 
 use std::fmt;
 

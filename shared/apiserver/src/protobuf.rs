@@ -1,14 +1,14 @@
-//! The messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and what `create` makes by
-//! its typed clients (namespaces, accounts, config maps, secrets, services, jobs, roles and bindings, priority classes, tokens).
-//! All other protobuf is refused with 415, and so is a message with a field that is not known here.
+//! The messages that kubectl always sends as protobuf: `auth can-i`, `auth whoami`, and `create` with its typed clients
+//! (namespaces, accounts, config maps, secrets, services, jobs, roles and bindings, priority classes, tokens).
+//! Other protobuf is refused with 415, and so is a message with a field that is not known here.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// How Kubernetes begins its protobuf.
+/// The first bytes of Kubernetes' protobuf.
 const MAGIC: &[u8] = b"k8s\0";
-/// Nesting of messages that is read.
+/// Deepest nesting of messages that is read.
 const DEPTH_MAX: usize = 8;
 
 /// A field of a message: its number, its name, and what it holds.
@@ -238,7 +238,7 @@ const SELF: &[Field] = &[
 ];
 const TYPE: &[Field] = &[Field(1, "apiVersion", Text), Field(2, "kind", Text)];
 
-/// Reads one of these messages; nothing if it is another one, broken, or says more than is known here.
+/// Reads one of these messages; `None` if it is another kind, broken, or has an unknown field.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
     let body = body.strip_prefix(MAGIC)?;
     let envelope = message(raw_field(body, 1)?, TYPE, 0)?;
@@ -320,7 +320,7 @@ fn message(mut bytes: &[u8], fields: &[Field], depth: usize) -> Option<Value> {
         let (number, held) = next(&mut bytes)?;
         let known = fields.iter().find(|field| field.0 == number);
         let Some(Field(_, name, shape)) = known else {
-            // Why: what is not understood must not be dropped in silence. A zero says nothing: Go writes it where nothing was set.
+            // Why: an unknown field must not be dropped in silence. A zero may be: Go writes it for a field that was never set.
             match held {
                 Held::Number(0) | Held::Bytes([]) => continue,
                 Held::Number(_) | Held::Bytes(_) => return None,

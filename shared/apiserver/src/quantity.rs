@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str) -> Option<(i128, bool)> {
         if power >= 0 {
             mantissa.checked_mul(unit)
         } else {
-            // Why upwards: a quantity is never rounded to less than was asked for.
+            // Wire: Kubernetes rounds quantities up.
             Some((mantissa + unit - 1) / unit)
         }
     };

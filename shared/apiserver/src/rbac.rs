@@ -1,4 +1,4 @@
-//! Who may do what: roles, bindings and the reviews that ask about them.
+//! Authorization by roles and bindings, and the reviews that ask about it.
 
 mod impersonate;
 
@@ -15,7 +15,7 @@ use crate::{decode, json, schema};
 const MASTERS: &str = "system:masters";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What somebody wants to do.
+/// An action to authorize.
 #[derive(Debug, Clone, Default)]
 struct Wish {
     verb: String,
@@ -24,7 +24,7 @@ struct Wish {
     subresource: String,
     name: String,
     namespace: String,
-    /// A path outside the APIs; then the rest does not count.
+    /// A path that is no resource; then the other fields do not count.
     url: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl State {
             return ControlFlow::Continue(());
         };
         json::items(found, &["rules"]).iter().try_for_each(&mut *visit)?;
-        // Why here: no controller aggregates, so it is done when asked.
+        // Why here: no controller fills aggregated roles, so their rules are collected at each check.
         for selector in json::items(found, &["aggregationRule", "clusterRoleSelectors"]) {
             let labels = crate::selector::Labels::of_object(selector);
             let resource = format!("clusterroles.{RBAC}").into();
@@ -108,7 +108,7 @@ impl State {
         ControlFlow::Continue(())
     }
 
-    /// Visits all rules for a user, in a namespace or cluster-wide, until one is enough.
+    /// Visits all rules of a user, in a namespace or cluster-wide, until `visit` breaks off.
     fn rules_for(
         &self,
         user: &User,

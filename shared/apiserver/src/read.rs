@@ -33,7 +33,7 @@ use crate::{builtin, table};
 const WATCH_SECONDS: u64 = 1800;
 const SPLIT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// What may be seen of a list.
+/// The selectors of a list or watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
     labels: Labels,
@@ -169,7 +169,7 @@ fn version_of(call: &Call) -> Result<Version, Failure> {
     let limited = !call.query.get("limit").is_empty() && call.query.get("limit") != "0";
     Ok(match matching {
         "Exact" => Version::Exact(number),
-        // Why exact with a limit: so real servers read the old way of asking.
+        // Wire: without `resourceVersionMatch`, a real server reads a version with a limit as `Exact`.
         "" if limited && number > 0 => Version::Exact(number),
         _ => Version::NotOlderThan(number),
     })
@@ -210,7 +210,7 @@ impl Server {
         form: Form,
         stored: Arc<Value>,
     ) -> Result<Answer, Failure> {
-        // Why first: most answers are of this sort and need no copy.
+        // Why first: this is the common case and needs no copy.
         if form == Form::Object && is_as_stored(&call.kind, &stored) {
             return Ok(Answer::Stored(code, stored));
         }
@@ -261,7 +261,7 @@ impl Server {
                 meta["remainingItemCount"] = page.remaining.into();
             }
         }
-        // Why first: most lists are of this sort and need no copies.
+        // Why first: this is the common case and needs no copies.
         if form == Form::Object && page.objects.iter().all(|object| is_as_stored(&call.kind, object)) {
             return Ok(Answer::List(List {
                 kind: Arc::clone(&call.kind),
@@ -374,7 +374,7 @@ impl Server {
                     continue;
                 }
                 json::set(object, &["apiVersion"], kind.api_version());
-                // Why again: the schema may have changed since it was stored.
+                // Why again: the schema may have changed since the object was stored.
                 let taken = std::mem::take(object);
                 let (mut pruned, _) = crate::decode::custom(taken, &kind.node, &kind.kind);
                 crate::custom::default(&mut pruned, &kind.node);

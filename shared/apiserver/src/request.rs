@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parsing of requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::kinds::Kind;
 /// The media type of protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Who asks.
+/// The user of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Such as `system:serviceaccount:team:bot`.
+    /// The user's name, such as `system:serviceaccount:team:bot`.
     pub name: String,
-    /// Empty where nothing is known.
+    /// The user's UID; empty if unknown.
     pub uid: String,
-    /// Such as `system:masters`.
+    /// The user's groups, such as `system:masters`.
     pub groups: Vec<String>,
-    /// More about the user, as a token review says it.
+    /// More about the user, as in the `extra` field of a `TokenReview`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -44,7 +44,7 @@ impl User {
         Self::new("admin", &["system:masters"])
     }
 
-    /// Somebody who said nothing about himself.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: "system:anonymous".to_owned(),
@@ -87,7 +87,7 @@ impl Path {
             }
             _ => return None,
         }
-        // Why not for two parts: those are a namespace itself, and three may be its subresource.
+        // Why: two parts name a namespace itself, and three may name its subresource.
         let itself = parts.len() == 3 && ["status", "finalize"].contains(&parts[2].as_str());
         if parts[0] == "namespaces" && parts.len() > 2 && !itself {
             out.namespace.clone_from(&parts[1]);
@@ -98,7 +98,7 @@ impl Path {
         out.name = parts.next().unwrap_or_default();
         out.subresource = parts.next().unwrap_or_default();
         if out.plural == "namespaces" && out.group.is_empty() {
-            // Why: so is a namespace authorized.
+            // Why: a real server authorizes a namespace as a cluster-scoped object.
             out.namespace = String::new();
         }
         parts.next().is_none().then_some(out)
@@ -153,7 +153,7 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// How an answer is to be written.
+/// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Object,
@@ -203,7 +203,7 @@ impl Call {
             .trim()
     }
 
-    /// What this is about, named by its resource.
+    /// The request's object, named by its resource.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About {
             group: &self.kind.group,
@@ -212,7 +212,7 @@ impl Call {
         }
     }
 
-    /// What this is about, named by its kind.
+    /// The request's object, named by its kind.
     pub(crate) fn about_kind<'a>(&'a self, name: &'a str) -> About<'a> {
         About {
             group: &self.kind.group,
@@ -221,7 +221,7 @@ impl Call {
         }
     }
 
-    /// Who is said to own the fields that this request sets.
+    /// The field manager of this request.
     pub(crate) fn manager(&self) -> String {
         let given = self.query.get("fieldManager");
         if !given.is_empty() {
@@ -254,7 +254,7 @@ impl Call {
         }
     }
 
-    /// The form that the client prefers among those there are.
+    /// The form that the client prefers among the supported ones.
     pub(crate) fn form(&self) -> Result<Form, Failure> {
         let accept = self.header("accept");
         if accept.is_empty() {

@@ -18,7 +18,7 @@ pub(crate) enum ListKind {
     Map(Vec<String>),
 }
 
-/// How Go writes a field of a built-in kind when it has nothing to say.
+/// How Go writes a field of a built-in kind that was never set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Go {
     /// Absent or null is left out; a zero is written.
@@ -45,7 +45,7 @@ pub(crate) enum Type {
     Any,
 }
 
-/// The name of a definition, and the definition once it was looked up: every step through every object asks for it.
+/// The name of a definition, and the definition once it was looked up. Why cached: every walk through an object needs it.
 #[derive(Clone)]
 struct Reference {
     name: String,
@@ -66,7 +66,7 @@ impl Reference {
     }
 }
 
-// Why not what was found: definitions name each other in circles.
+// Why only the name: definitions refer to each other in circles.
 impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name.fmt(f)
@@ -101,7 +101,7 @@ pub(crate) struct Node {
     pub(crate) rules: Option<Arc<Rules>>,
 }
 
-/// What values of a custom resource must also be.
+/// Limits on values of a custom resource.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
     pub(crate) source: Value,
@@ -116,7 +116,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) compiled: kube_cel::CompiledSchema,
-    /// As they were written.
+    /// The rules as written in the schema.
     pub(crate) given: Vec<Value>,
 }
 
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// What built-in and custom shapes have in common; `inner` reads what is below.
+    /// Reads what built-in and custom shapes have in common; `inner` reads the schemas below.
     fn parse(schema: &Value, inner: &mut dyn FnMut(&Value) -> Self) -> Self {
         let boxed = |schema: &Value, inner: &mut dyn FnMut(&Value) -> Self| {
             schema.is_object().then(|| Box::new(inner(schema)))
@@ -283,7 +283,7 @@ impl Node {
 
     fn custom_below(schema: &Value) -> Self {
         let mut node = Self::parse(schema, &mut Self::custom_below);
-        // Why: custom resources have sets and granular maps where they say so, and lists are atomic unless they say so.
+        // Why: in custom resources lists are atomic unless the schema says otherwise.
         let branches = |key: &str| -> Vec<Self> {
             json::items(schema, &[key])
                 .iter()
@@ -350,7 +350,7 @@ impl Node {
             || self.additional.as_deref().is_some_and(Self::has_rules)
     }
 
-    /// The node that says what is below: the definition that this one names, or itself.
+    /// The node that describes what is below: the definition that this one names, or itself.
     pub(crate) fn shape(&self) -> &Self {
         match &self.reference {
             Some(reference) => reference.node(),
@@ -369,7 +369,7 @@ impl Node {
         shape.properties.get(name).or(shape.additional.as_deref())
     }
 
-    /// The node of a field for walks that go on below what no schema describes.
+    /// The node of a field, for walks that continue below places without a schema.
     pub(crate) fn field_or_any(&self, name: &str) -> &Self {
         self.field(name).unwrap_or(&NOTHING)
     }
@@ -379,7 +379,7 @@ impl Node {
         self.shape().items.as_deref().unwrap_or(&NOTHING)
     }
 
-    /// How server-side apply sees a list here. What no schema describes is atomic.
+    /// How server-side apply sees a list here. A list without a schema is atomic.
     pub(crate) fn list_kind(&self) -> &ListKind {
         if self.list == ListKind::Atomic {
             &self.shape().list
@@ -394,8 +394,8 @@ impl Node {
     }
 }
 
-/// A place with its own rules and, of what is below, only what changes how a value is read: formats, and maps, whose keys
-/// are data. Why no more: each place that is kept costs a conversion of its value at every check.
+/// A place with its own rules. Of the schema below it keeps only what changes how a value is read: formats, and maps, whose
+/// keys are data. Why no more: each place that is kept costs a conversion of its value at every check.
 fn judged_alone(schema: &Value) -> Value {
     let mut own = read_differently(schema).unwrap_or_else(|| Value::Object(Map::new()));
     json::copy(&mut own, schema, &["type"]);

@@ -62,7 +62,7 @@ impl Labels {
         Ok(Self(demands))
     }
 
-    /// Reads `matchLabels` and `matchExpressions` of an object. An absent selector matches nothing where `absent` says so.
+    /// Reads `matchLabels` and `matchExpressions` of an object. An absent selector matches everything.
     pub(crate) fn of_object(selector: &Value) -> Self {
         let mut demands = Vec::new();
         if let Some(labels) = selector["matchLabels"].as_object() {
@@ -188,7 +188,7 @@ impl Fields {
         self.0.is_empty()
     }
 
-    /// The first field that is not among those that a kind can be selected by.
+    /// The first field that the kind cannot be selected by.
     pub(crate) fn unknown(&self, allowed: &[String]) -> Option<&str> {
         self.0.iter().map(|(path, _, _)| path.as_str()).find(|path| {
             !["metadata.name", "metadata.namespace"].contains(path)

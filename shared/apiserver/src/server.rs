@@ -1,4 +1,4 @@
-//! The server: its state, and who answers which path.
+//! The server: its state, and the routing of requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -37,25 +37,25 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Changes that are remembered for watches and old pages unless said otherwise.
 const HISTORY_MAX: usize = 20_000;
 
-/// Who is asked whether a user may do something.
+/// How requests are authorized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// Everybody may do everything.
+    /// Every user may do everything.
     AllowAll,
     /// Roles and their bindings decide; `system:masters` may do everything.
     Rbac,
 }
 
-/// What a server is made of.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the time comes from.
+    /// The source of time.
     pub clock: Clock,
-    /// From which all chance follows: UIDs, generated names, tokens.
+    /// The seed of all random values: UIDs, generated names, tokens.
     pub seed: u64,
-    /// Who may do what.
+    /// How requests are authorized.
     pub authorization: Authorization,
-    /// Changes that are remembered; who watches from before them gets 410.
+    /// Changes that are kept; a watch that starts before them gets 410.
     pub history_max: usize,
     /// How webhooks are called.
     pub caller: Arc<dyn Caller>,
@@ -86,10 +86,10 @@ impl fmt::Debug for Server {
 
 struct Inner {
     state: Mutex<State>,
-    /// Rung when something of a resource changed. Why not one for all: an idle watch costs nothing. Why no `watch`: tokio
-    /// wakes its waiters in a random order, and runs shall repeat.
+    /// By resource; notified when one of its objects changed. Why one per resource: an idle watch costs nothing. Why no `watch`
+    /// channel: tokio wakes its waiters in a random order, and runs must be repeatable.
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
-    /// Who is told of every request.
+    /// The observer of requests.
     asked: OnceLock<asked::Observer>,
     options: Options,
 }
@@ -100,11 +100,11 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) tokens: Tokens,
     random: ChaCha8Rng,
-    /// The last change of bonds after which there was nothing to collect, and nothing that only waits for the time.
+    /// The [`Store::bonds`] at which there was nothing to collect, and nothing that waits for a time.
     pub(crate) collected: Option<u64>,
 }
 
-/// Letters of generated names: no vowels, so that no words come out.
+/// Letters of generated names. No vowels, so that they form no words.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) enum Answer {
     Json(StatusCode, Value),
     /// An object just as it is stored.
@@ -194,13 +194,13 @@ impl Server {
         self.0.options.clock.now()
     }
 
-    /// Rung when something of this resource changes.
+    /// Notified when an object of this resource changes.
     pub(crate) fn bell(&self, resource: &Arc<str>) -> Arc<Notify> {
         let mut bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
         bells.entry(Arc::clone(resource)).or_default().clone()
     }
 
-    /// Tells watchers of what changed.
+    /// Wakes the watches of resources that changed.
     pub(crate) fn publish(&self) {
         let touched = self.state().store.take_touched();
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,9 +245,9 @@ impl Server {
         Some(last)
     }
 
-    /// From now on tells `observer` of every stored change, in the order of versions: writes of objects and their status,
+    /// Calls `observer` for every change from now on, in the order of versions: writes of objects and their status,
     /// deletions, garbage collection. It is called while the store is locked, so it must be quick and must not call the
-    /// server. A write that changes nothing is no change. What was stored before is not told.
+    /// server. A write that changes nothing is no change.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
         self.state().store.observe(Box::new(observer));
     }
@@ -319,7 +319,7 @@ impl Server {
         self.dispatch(&call, warnings).await
     }
 
-    /// Whether somebody else is registered to serve a group and version.
+    /// Whether an `APIService` names another process for this group and version.
     fn is_registered(&self, target: &Path) -> bool {
         let name = format!("{}.{}", target.version, target.group);
         let resource = format!("apiservices.{}", crate::kinds::REGISTRATION);
@@ -374,7 +374,7 @@ impl Server {
     }
 }
 
-/// What a real server serves and this one does not, so that it is refused in words.
+/// The name of a feature that a real server has and this one does not, for the 501 answer.
 fn unbuilt(target: &Path) -> Option<&'static str> {
     match target.group.as_str() {
         "apps" => Some("the group apps"),

@@ -1,4 +1,4 @@
-//! The server as a tower service, with a place where answers can be lost, delayed or doubled.
+//! The server as a tower service, and a layer that loses, delays or doubles requests and answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn too_large() -> Response<Body> {
     crate::server::render(Err(Failure::too_large(BODY_BYTES_MAX)), &[])
 }
 
-/// What happens to one request on its way.
+/// The fault that one request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is answered.
@@ -100,13 +100,13 @@ pub enum Fate {
     Duplicate,
 }
 
-/// Who decides what happens to requests. Called once for each, in the order of their arrival.
+/// Decides the fault of each request. Called once for each, in the order of their arrival.
 pub trait Faults: Send + Sync + fmt::Debug {
     /// The fate of a request.
     fn fate(&self, method: &Method, path: &str) -> Fate;
 }
 
-/// Lays faults between a client and a server.
+/// A tower layer that puts faults between a client and a server.
 #[derive(Debug, Clone)]
 pub struct FaultLayer(Arc<dyn Faults>);
 

@@ -1,7 +1,7 @@
-//! The objects, their versions, and what happened lately.
+//! The objects, their versions, and the latest changes.
 //!
 //! Invariant: each change gets the next version, an object's version is that of its last change, and `history` holds every
-//! change after `compacted`. So any state after `compacted` can be rebuilt, which is how old pages are served.
+//! change after `compacted`. So any state after `compacted` can be rebuilt, and old pages of a list can be served.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::json;
 /// Where an object lives. Ordered by resource, namespace, name, which is the order of lists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
-    /// Such as `pods` or `jobs.batch`.
+    /// Plural and group, such as `pods` or `jobs.batch`.
     pub(crate) resource: Arc<str>,
-    /// Empty for what is in no namespace.
+    /// Empty for cluster-scoped objects.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -41,34 +41,34 @@ pub(crate) struct Past {
     pub(crate) previous: Option<Arc<Value>>,
 }
 
-/// Is told of every change.
+/// Called for every change.
 pub(crate) type Observer = Box<dyn Fn(&Change) + Send + Sync>;
 
-/// One stored change, in the order of versions, as [`Server::observe`](crate::Server::observe) tells it.
+/// One stored change, as [`Server::observe`](crate::Server::observe) reports it.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// The version that the change made.
     pub version: u64,
-    /// `workloads.kueue.x-k8s.io`, `jobs.batch`, `pods`: plural and group, the core group without one.
+    /// Plural and group, such as `workloads.kueue.x-k8s.io`; for the core group the plural alone, such as `pods`.
     pub resource: Arc<str>,
-    /// Nothing for what is in no namespace.
+    /// The object's namespace; `None` for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
-    /// Of the object.
+    /// The object's name.
     pub name: Arc<str>,
-    /// As it was stored, in the storage version; nothing if it was not there.
+    /// The object before the change, in the storage version; `None` if it did not exist.
     pub old: Option<Arc<Value>>,
-    /// As it is stored now; nothing if it is gone.
+    /// The object after the change, in the storage version; `None` if it was deleted.
     pub new: Option<Arc<Value>>,
-    /// The name of the user whose request did it, or [`COLLECTOR`](crate::COLLECTOR) for garbage collection.
+    /// The name of the user who sent the request, or [`COLLECTOR`](crate::COLLECTOR) for garbage collection.
     pub user: Arc<str>,
 }
 
-/// Why a past state is not there.
+/// Why the state at a version is not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// Forgotten.
+    /// The version is older than the history.
     Compacted,
-    /// Not yet written.
+    /// The version does not exist yet.
     Future,
 }
 
@@ -79,11 +79,11 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Past>,
     history_max: usize,
-    /// The version of the last change of each resource that was forgotten.
+    /// By resource, the version of its last change that is no longer in the history.
     forgotten: BTreeMap<Arc<str>, u64>,
-    /// Resources that changed since somebody asked.
+    /// Resources that changed since the last [`Store::take_touched`].
     touched: BTreeSet<Arc<str>>,
-    /// The version of the last change of who belongs to whom, or of what is to end.
+    /// The version of the last change of owners, finalizers or deletion marks.
     bonds: u64,
     observers: Vec<Observer>,
 }
@@ -95,7 +95,7 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// An empty store that remembers so many changes.
+    /// An empty store that keeps at most `history_max` changes.
     pub(crate) fn new(history_max: usize) -> Self {
         Self {
             // Why not 0: to ask for version 0 means any.
@@ -111,12 +111,12 @@ impl Store {
         }
     }
 
-    /// From now on tells somebody of every change.
+    /// Calls `observer` for every change from now on.
     pub(crate) fn observe(&mut self, observer: Observer) {
         self.observers.push(observer);
     }
 
-    /// Another store with the same objects and versions, without the past.
+    /// Another store with the same objects and versions, without history.
     pub(crate) fn fork(&self, history_max: usize) -> Self {
         Self {
             version: self.version,
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// Makes everything what it was in another store, and tells of each difference as of a change. The past is forgotten.
+    /// Takes over the objects of another store, and reports each difference as a change. Clears the history.
     pub(crate) fn restore(&mut self, other: &Self, user: &str) {
         let objects = std::mem::replace(&mut self.objects, other.objects.clone());
         let keys: BTreeSet<&Key> = objects.keys().chain(other.objects.keys()).collect();
@@ -155,13 +155,13 @@ impl Store {
         (self.version, self.compacted, self.bonds) = (other.version, other.version, other.version);
     }
 
-    /// The resources that changed since this was asked last.
+    /// The resources that changed since the last call.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.touched)
     }
 
-    /// The version of the last change after which there may be something to collect: an object went, has other owners or
-    /// finalizers, or is to be deleted.
+    /// The version of the last change after which there may be garbage: an object was deleted or marked, or its owners or
+    /// finalizers changed.
     pub(crate) fn bonds(&self) -> u64 {
         self.bonds
     }
@@ -171,7 +171,7 @@ impl Store {
         self.version
     }
 
-    /// The first version after which everything is remembered.
+    /// The version after which every change is kept.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
@@ -245,7 +245,7 @@ impl Store {
         version: u64,
         max: usize,
     ) -> Result<Vec<Past>, Gone> {
-        // Why not by `compacted`: an open watch of what did not change has missed nothing.
+        // Why not by `compacted`: a watch of a resource that did not change has missed nothing.
         if self.forgotten.get(resource).is_some_and(|last| *last > version) {
             return Err(Gone::Compacted);
         }
@@ -310,7 +310,7 @@ impl Store {
         Some(last)
     }
 
-    /// Forgets all changes up to now, so that older versions are gone.
+    /// Clears the history, so that older versions answer 410.
     pub(crate) fn compact(&mut self) {
         for change in self.history.drain(..) {
             self.forgotten.insert(change.key.resource, change.version);
@@ -350,8 +350,7 @@ impl Store {
     }
 }
 
-/// Whether there may be something to collect after a change and was not before. What only comes makes nothing superfluous,
-/// unless it has owners or is to go.
+/// Whether a change may produce garbage. A new object does so only if it has owners, finalizers or a deletion mark.
 fn changes_bonds(change: &Past) -> bool {
     const BONDS: [&str; 5] = [
         "ownerReferences",

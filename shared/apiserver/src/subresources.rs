@@ -1,4 +1,4 @@
-//! Subresources besides the status: scale, finalize, binding.
+//! The subresources scale, finalize and binding.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Server {
         };
         let mut plain = call.clone();
         plain.path = Path {
-            // Why kept: whoever scales owns the field as a scaler.
+            // Why kept: ownership of the field is recorded under the subresource `scale`.
             subresource: "scale".to_owned(),
             ..call.path.clone()
         };

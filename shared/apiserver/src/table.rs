@@ -1,4 +1,4 @@
-//! Objects as rows, for `kubectl get`.
+//! Objects as table rows, for `kubectl get`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use crate::json;
 use crate::kinds::Kind;
 use crate::read::partial;
 
-/// Whether the columns are told; later answers of a watch leave them out.
+/// Whether the columns are sent; later answers of a watch leave them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head {
     Yes,
@@ -285,7 +285,7 @@ fn job_cells(job: &Value, name: Value, age: Value, now: Timestamp) -> Vec<Value>
 }
 
 fn event_cells(event: &Value, name: Value, now: Timestamp) -> Vec<Value> {
-    // Why either: one table for both forms of an event.
+    // Why either: the table shows events of both groups.
     let about = if event["involvedObject"].is_object() {
         &event["involvedObject"]
     } else {

@@ -1,5 +1,5 @@
-//! Who a bearer token stands for. Tokens of service accounts look like those of a real server, but are known by heart
-//! instead of signed.
+//! The users of bearer tokens. Tokens of service accounts look like a real server's, but are stored instead of
+//! signed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::request::{Call, User};
 use crate::server::{Answer, Server, State};
 use crate::{clock, json};
 
-/// Tokens that are known at a time; the oldest are forgotten.
+/// Most tokens that are kept; the oldest are dropped.
 const TOKENS_MAX: usize = 10_000;
-/// Shortest and longest life of a requested token.
+/// Shortest lifetime of a requested token.
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
-/// Life unless said otherwise.
+/// Default lifetime of a requested token.
 const SECONDS: i64 = 3600;
 const ISSUER: &str = "https://kubernetes.default.svc";
 
@@ -30,7 +30,7 @@ struct Holder {
     user: User,
     expires: Option<Timestamp>,
     audiences: Vec<String>,
-    /// Namespace, name and UID of the account, which must live.
+    /// Namespace, name and UID of the account, which must still exist.
     account: Option<(String, String, String)>,
     order: u64,
 }
@@ -67,7 +67,7 @@ impl Tokens {
 }
 
 impl State {
-    /// Who a token stands for now.
+    /// The user and the audiences of a token; `None` if it is unknown, expired, or its account is gone.
     pub(crate) fn recognize(&self, token: &str, now: Timestamp) -> Option<(User, Vec<String>)> {
         let holder = self.tokens.known.get(token)?;
         if holder.expires.is_some_and(|expires| expires <= now) {
@@ -84,7 +84,7 @@ impl State {
 }
 
 impl Server {
-    /// Makes a token that stands for a user for as long as the server lives. It is a secret.
+    /// Makes a token for a user that is valid until the server is dropped. It is a secret.
     pub fn issue_token(&self, user: User) -> String {
         let mut state = self.state();
         let token = URL_SAFE_NO_PAD.encode(state.secret());
@@ -99,7 +99,7 @@ impl Server {
         token
     }
 
-    /// The user behind an `Authorization` header; nothing if the token is not, or no longer, good.
+    /// The user of an `Authorization` header; `None` if the token is not valid.
     pub(crate) fn authenticate(&self, header: &str) -> Option<User> {
         if header.is_empty() {
             return Some(User::anonymous());

@@ -23,19 +23,19 @@ use crate::server::{Answer, Server, State};
 use crate::store::Key;
 use crate::{clock, custom, json};
 
-/// How often a write that named no version is tried again when somebody else was faster.
+/// Attempts of a write without a `resourceVersion` that meets conflicts.
 const ATTEMPTS_MAX: usize = 5;
 
-/// What a write makes of what is stored.
+/// The result of a write's change.
 enum Step {
-    /// The new object, and whether it is the client's word for the whole object.
+    /// The next state of the stored object.
     Next(Value),
-    /// There is nothing to change, and creating it was not meant.
+    /// The object does not exist and is to be created.
     Create(Value),
 }
 
 impl Server {
-    /// Reads an object that a client sent: pruned, typed, with defaults.
+    /// Decodes an object that a client sent: pruned, typed, with defaults.
     pub(crate) fn decode(
         call: &Call,
         mut object: Value,
@@ -104,7 +104,7 @@ impl Server {
         if forgets {
             json::set(&mut object, &["metadata", "managedFields"], json!([]));
         }
-        // Wire: of a patch a real server says so only at the end.
+        // Wire: a real server warns about a patch only after mutating admission.
         let when = if call.method == http::Method::PATCH {
             " after mutating admission happens"
         } else {
@@ -179,7 +179,7 @@ impl Server {
         let manager = call.manager();
         let api_version = kind.api_version();
         let change = change(call, &manager, &api_version, &now, reset);
-        // Why not after an apply: it has accounted for itself.
+        // Why not after an apply: the apply has recorded its ownership already.
         if call.content_type() != "application/apply-patch+yaml" {
             managed::update(&Value::Null, &mut object, &change);
         }
@@ -258,7 +258,7 @@ impl Server {
         Ok(object)
     }
 
-    /// A write into a namespace needs the namespace, and a new object one that stays.
+    /// Checks that the namespace exists and is not being deleted.
     fn namespace_allows(&self, call: &Call, name: &str) -> Result<(), Failure> {
         if call.kind.scope == Scope::Cluster {
             return Ok(());
@@ -376,7 +376,7 @@ impl Server {
             let patched = || patched(call, old, how, &body);
             let mut own = Vec::new();
             let decoded = Self::decode(call, patched()?, &mut own).map_err(|failure| {
-                // Why: so a real server calls a patch after which the object cannot be read.
+                // Wire: a real server answers like this if the patched object cannot be decoded.
                 let unread = failure.message().contains("cannot be handled as") && !call.kind.is_custom();
                 if unread && how != patch::Kind::Strategic {
                     let about = crate::failure::About {
@@ -405,7 +405,7 @@ impl Server {
         answer
     }
 
-    /// The loop of every change of an object: read, change, admit, check, write if nobody was faster.
+    /// The loop of every change of an object: read, change, admit, check, and write if the object is unchanged.
     async fn write(
         &self,
         call: &Call,
@@ -483,7 +483,7 @@ impl Server {
         Err(Failure::modified(call.about(&call.path.name)))
     }
 
-    /// Writes if what is stored is still what was found.
+    /// Writes if the stored object is still the one that was found.
     fn replace(&self, call: &Call, found: &Arc<Value>, object: Value, mode: Mode) -> Option<Arc<Value>> {
         let key = &key_of(call, &call.path.name);
         let mut state = self.state();
@@ -498,7 +498,7 @@ impl Server {
         })
     }
 
-    /// What is stored, in the version of the request but in the store's form.
+    /// The stored object in the version of the request.
     pub(crate) async fn present_stored(
         &self,
         kind: &Kind,
@@ -513,7 +513,7 @@ impl Server {
         Ok(Arc::new(shown))
     }
 
-    /// Writes; an object that waits only for its last finalizer ends here.
+    /// Writes an object, or deletes it if its deletion waited only for the last finalizer.
     pub(crate) fn put_or_finish(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Value> {
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let free = json::items(&object, &["metadata", "finalizers"]).is_empty();
@@ -525,13 +525,13 @@ impl Server {
             &*key.resource != "namespaces" || json::items(&object, &["spec", "finalizers"]).is_empty();
         if deleting && free && graceless && empty {
             Self::erase(state, &key, user);
-            // Why not the last state: the client sees what it wrote.
+            // Why: the answer shows what the client wrote.
             return Arc::new(object);
         }
         self.commit(state, key, object, user)
     }
 
-    /// Whether the request named a version; fails if it is not this one.
+    /// Whether the request requires a version. *Errors*: it is not the stored one, or a required version is missing.
     fn check_preconditions(call: &Call, object: &Value, old: &Value, way: Way) -> Result<bool, Failure> {
         let about = call.about(&call.path.name);
         let given = json::text(object, &["metadata", "resourceVersion"]);
@@ -560,7 +560,7 @@ impl Server {
         if given != current {
             return Err(Failure::modified(about));
         }
-        // Why: what a patch left as it was is no word of the client.
+        // Why only a PUT: a patched object has the stored version even if the client named none.
         Ok(way == Way::Put)
     }
 
@@ -576,7 +576,7 @@ impl Server {
     }
 }
 
-/// What a write is for.
+/// What a write does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Nothing changed, so nothing is written.
@@ -585,7 +585,7 @@ enum Mode {
     Write,
 }
 
-/// Who writes a change.
+/// The kind of request that makes a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Put,
@@ -593,7 +593,7 @@ enum Way {
     Apply,
 }
 
-/// What a patch makes of an object, before anything is checked.
+/// The patched object, not yet checked.
 fn patched(call: &Call, old: &Value, how: patch::Kind, body: &Value) -> Result<Value, Failure> {
     let mut base = old.clone();
     if call.kind.group == "events.k8s.io" {

@@ -1,4 +1,4 @@
-//! What counts beside a Workload itself: limit ranges, runtime classes, the operator's rules.
+//! Facts beside the Workload itself that count against quota: limit ranges, runtime classes, the administrator's rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use roadstead_core::requests::{Amounts, Bounds, Claims, Input, Limits, Rules, Transformation};
 
-/// What counts beside a Workload itself.
+/// Facts beside the Workload itself that count against quota.
 #[derive(Clone, Copy)]
 pub struct Accounting<'a> {
-    /// The operator's rules.
+    /// The administrator's rules.
     pub rules: &'a Rules,
     /// The limit ranges of its namespace.
     pub limits: &'a Limits,
@@ -24,7 +24,7 @@ pub struct Accounting<'a> {
     pub overhead: &'a dyn Fn(&str) -> Option<Amounts>,
     /// Whether annotation `kueue.x-k8s.io/priority-boost` counts.
     pub boost: Boost,
-    /// Whether finished pods free quota before their job ends.
+    /// Whether finished pods free their quota before their job ends.
     pub reclaim: Reclaim,
 }
 
@@ -40,12 +40,12 @@ impl fmt::Debug for Accounting<'_> {
 }
 
 impl Accounting<'_> {
-    /// Nothing counts but the Workload.
+    /// The accounting without any rules: only the Workload itself counts.
     pub(crate) fn plain() -> Self {
         const RULES: &Rules = &Rules {
             excluded_prefixes: Vec::new(),
             transformations: Vec::new(),
-            // Why: who does not decide about quota has nothing to refuse.
+            // Why: a process that does not decide about quota refuses nothing.
             claims: Claims::Ignore,
         };
         const BOUNDS: Bounds = Bounds {
@@ -68,7 +68,7 @@ impl Accounting<'_> {
     }
 }
 
-/// Whether finished pods free quota before their job ends. *Source*: gate `ReclaimablePods`.
+/// Whether finished pods free their quota before their job ends. *Source*: gate `ReclaimablePods`.
 pub fn reclaim(config: &Config) -> Reclaim {
     if config.feature_gates.enabled(FeatureGate::ReclaimablePods) {
         Reclaim::Count
@@ -82,13 +82,13 @@ pub fn reclaim(config: &Config) -> Reclaim {
 pub enum Boost {
     /// It is added to the priority.
     Count,
-    /// It says nothing.
+    /// It is ignored.
     #[default]
     Ignore,
 }
 
 impl Boost {
-    /// What the configuration says.
+    /// The choice that the configuration makes.
     pub fn of(config: &Config) -> Self {
         if config.feature_gates.enabled(FeatureGate::PriorityBoost) {
             Self::Count
@@ -98,7 +98,7 @@ impl Boost {
     }
 }
 
-/// The operator's rules from the configuration. A factor that is no quantity counts as zero: the configuration refuses it.
+/// The administrator's rules from the configuration. A factor that is no quantity counts as zero: the configuration refuses it.
 pub fn request_rules(config: &Config) -> Rules {
     let refuse = FeatureGate::KueueDRARejectWorkloadsWhenDRADisabled;
     let rules = config
@@ -131,12 +131,11 @@ pub fn request_rules(config: &Config) -> Rules {
 }
 
 fn thousandths(factor: &str) -> i64 {
-    // Why cpu: that is the resource whose amounts are read in thousandths.
+    // Why cpu: amounts of this resource are parsed in thousandths.
     quantity::parse("cpu", factor).unwrap_or_default().get()
 }
 
-/// What one `LimitRange` says about containers and pods. Amounts that do not parse, which the API server does not let
-/// through, are left out.
+/// The bounds of one `LimitRange` for containers and pods. Amounts that do not parse are left out; the API server refuses them.
 pub fn limit_range(range: &LimitRange) -> Limits {
     let mut limits = Limits::default();
     for item in range.spec.iter().flat_map(|spec| &spec.limits) {

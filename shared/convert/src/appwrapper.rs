@@ -1,7 +1,6 @@
-//! `AppWrappers`: what the API holds as the controller sees it, its answer as a patch, and the children that templates become.
+//! `AppWrappers`: from the API to the controller, its status as a patch, and the children made from templates.
 //!
-//! Reading order: `status` (in and out), `spec` (components), `child` (what is created),
-//! `knobs` (what annotations say).
+//! Reading order: `status` (in and out), `spec` (components), `child` (the created objects), `knobs` (settings from annotations).
 //!
 //! *Source*: `spec/appwrapper.md 1, 4.3, 8.2`.
 

@@ -1,4 +1,4 @@
-//! Workloads that we create: for a job, and as a copy on a worker cluster.
+//! Workloads that Roadstead creates: for a job, and as a copy on a worker cluster.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use roadstead_jobs::equivalence::sanitised;
 use roadstead_jobs::kind::MemberId;
 use serde_json::Value;
 
-/// What a Workload is made from. *Source*: `spec/jobs.md 5.6`.
+/// The parts from which a Workload is made. *Source*: `spec/jobs.md 5.6`.
 #[derive(Clone, Debug)]
 pub struct Made<'a> {
     /// Its name (`spec/jobs.md 5.7`).
@@ -23,7 +23,7 @@ pub struct Made<'a> {
     pub api_version: &'a str,
     /// The job's `kind`.
     pub kind: &'a str,
-    /// Of a group: the members that own it together.
+    /// For a group: the members that own it together.
     pub group: Option<&'a [MemberId]>,
     /// Keys of labels to copy from the job (`integrations.labelKeysToCopy`).
     pub labels_to_copy: &'a [String],
@@ -42,7 +42,7 @@ pub struct Made<'a> {
 /// A resolved priority. *Source*: `spec/jobs.md 5.13`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priority {
-    /// The class it came from.
+    /// The class that it comes from.
     pub class: Option<api::PriorityClassRef>,
     /// Its value.
     pub value: i32,
@@ -120,7 +120,7 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
     }
 }
 
-/// What makes a member of a group one of the owners of its Workload.
+/// The owner reference that makes a member of a group an owner of its Workload.
 pub fn member_reference(api_version: &str, kind: &str, member: &MemberId) -> OwnerReference {
     OwnerReference {
         api_version: api_version.to_owned(),
@@ -132,7 +132,7 @@ pub fn member_reference(api_version: &str, kind: &str, member: &MemberId) -> Own
     }
 }
 
-/// The pod sets of a Workload in the form in which jobs have theirs.
+/// The pod sets of a Workload, in the form of a job's pod sets.
 pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
     let set = |set: &api::PodSet| JobPodSet {
         name: set.name.clone(),
@@ -143,7 +143,7 @@ pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
     workload.spec.pod_sets.iter().map(set).collect()
 }
 
-/// What is written on everything that is sent to a worker cluster. *Source*: `spec/safety.md 3.1`.
+/// The marks on every object that is sent to a worker cluster. *Source*: `spec/safety.md 3.1`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     /// The origin of the manager.
@@ -152,20 +152,20 @@ pub struct Stamp<'a> {
     pub epoch: u64,
     /// What happens when the worker is lost.
     pub lost: LostPolicy,
-    /// How long the lease is that the manager keeps there, in seconds; `None` when it keeps none.
+    /// The length of the lease that the manager keeps there, in seconds; `None` when it keeps none.
     pub lease_secs: Option<u64>,
 }
 
-/// The number of the dispatch that an object says; 1 when it says nothing, `None` when what it says is no number.
+/// The number of the dispatch from the annotations; 1 without the annotation, `None` when it is no number.
 pub fn epoch(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     let said = annotations.and_then(|all| all.get(annotations::DISPATCH_EPOCH));
-    // Why not the last one: no other could come after it.
+    // Why not the last number: no other number could follow it.
     said.map_or(Some(1), |text| {
         text.parse().ok().filter(|number| *number < u64::MAX)
     })
 }
 
-/// What happens to jobs of a queue whose worker is lost, as its annotation says; `None` when there is none, or no word we know.
+/// What happens to jobs of a queue whose worker is lost, from its annotation; `None` when it is missing or unknown.
 pub fn lost_policy(annotations: Option<&BTreeMap<String, String>>) -> Option<LostPolicy> {
     match annotations?.get(annotations::WORKER_LOST_POLICY)?.as_str() {
         "Wait" => Some(LostPolicy::Wait),
@@ -175,12 +175,12 @@ pub fn lost_policy(annotations: Option<&BTreeMap<String, String>>) -> Option<Los
     }
 }
 
-/// How long the lease is, in seconds, that the manager of a copy kept when it sent it.
+/// The length of the lease that the manager kept when it sent the copy, in seconds.
 pub fn lease_secs(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     annotations?.get(annotations::LEASE_SECONDS)?.parse().ok()
 }
 
-/// The annotations by which a copy is known to belong to one dispatch of one Workload.
+/// The annotations that tie a copy to one dispatch of one Workload.
 pub fn dispatch_annotations(local: &api::Workload, epoch: u64) -> [(&'static str, String); 2] {
     [
         (annotations::DISPATCH_EPOCH, epoch.to_string()),
@@ -197,19 +197,20 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     copied.remove(labels::JOB_UID);
     copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), stamp.origin.to_owned());
     let mut notes = local.metadata.annotations.clone().unwrap_or_default();
-    // Why the explanation: it speaks of the manager's view, and would be old there at once.
+    // Why the explanation: it describes the manager's view, and would be outdated on the worker at once.
     for ours in [
         annotations::FENCED,
         annotations::WORKER_LOST_POLICY,
         annotations::LEASE_SECONDS,
         annotations::EXPLANATION,
+        annotations::FAILED_ON,
     ] {
         notes.remove(ours);
     }
     for (key, value) in dispatch_annotations(local, stamp.epoch) {
         notes.insert(key.to_owned(), value);
     }
-    // Why only this one: a worker does something only when it is told to fence.
+    // Why only this policy: the worker acts only on this one.
     if stamp.lost == LostPolicy::Fence {
         notes.insert(annotations::WORKER_LOST_POLICY.to_owned(), "Fence".to_owned());
         if let Some(secs) = stamp.lease_secs {
@@ -229,10 +230,10 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     }
 }
 
-/// How the spec of a copy differs from the local one. *Source*: `spec/multikueue.md 3.3 R5`.
+/// The difference between the spec of a copy and the local one. *Source*: `spec/multikueue.md 3.3 R5`.
 ///
-/// Unlike the anchor: `spec.active` is not compared, so a worker that deactivates a copy removes itself as a candidate
-/// instead of having the copy deleted and made anew for ever (`spec/multikueue.md 3.15`).
+/// Unlike the anchor: `spec.active` is not compared. So a worker that deactivates a copy is no candidate any more; otherwise the copy would
+/// be deleted and created again for ever (`spec/multikueue.md 3.15`).
 pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
     if compared(&local.spec) != compared(&remote.spec) {
         return Drift::Spec;
@@ -243,7 +244,7 @@ pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
     if same { Drift::None } else { Drift::Priority }
 }
 
-/// What must be the same in a copy. Why by all names: a field that is added to the spec must be decided about here.
+/// The fields that must be equal in a copy. Why all names: a new field of the spec must be decided about here.
 fn compared(spec: &api::WorkloadSpec) -> impl PartialEq + '_ {
     let api::WorkloadSpec {
         pod_sets,

@@ -1,4 +1,4 @@
-//! What the mutating webhooks fill in or take out of objects of our own kinds.
+//! The changes that the mutating webhooks make to objects of our own kinds.
 //!
 //! Invariant: each function is idempotent and touches only the fields it names.
 
@@ -10,8 +10,7 @@ use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::finalizers;
 use serde_json::{Value, json};
 
-/// Puts the finalizer `kueue.x-k8s.io/resource-in-use` on a new object, which somebody must remove at its end: the queue
-/// controllers do.
+/// Adds the finalizer `kueue.x-k8s.io/resource-in-use` to a new object. The queue controllers remove it at the end of the object.
 ///
 /// *Source*: `spec/api.md API-2.4, API-5`.
 pub fn in_use_finalizer(object: &mut Value) {
@@ -29,7 +28,7 @@ pub fn in_use_finalizer(object: &mut Value) {
     }
 }
 
-/// Takes `minCount` out of all pod sets of a Workload when partial admission is off.
+/// Removes `minCount` from all pod sets of a Workload when partial admission is off.
 ///
 /// *Source*: `spec/api.md API-9.5`.
 pub fn workload_min_counts(workload: &mut Value, gates: &FeatureGates) {

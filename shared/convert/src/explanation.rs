@@ -1,7 +1,7 @@
 //! The record of why a Workload waits, as the text of annotation `roadstead.dev/explanation`.
 //!
-//! Invariant: the text has at most [`BYTES_MAX`] bytes. What people could find elsewhere goes first: the words of the
-//! workers, then the last clusters.
+//! Invariant: the text has at most [`BYTES_MAX`] bytes. If it is too long, the messages of the workers are left out first, because users
+//! can find them elsewhere, then the last clusters.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use roadstead_core::dispatch::record::{Answered, Record};
 use serde::{Deserialize, Serialize};
 
-/// Longest text.
+/// *Limit*: length of the text, in bytes.
 pub const BYTES_MAX: usize = 2048;
-/// Longest words of one worker that are kept, in characters.
+/// *Limit*: length of the message of one worker, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
-/// Longest sentence that is kept, in characters.
+/// *Limit*: length of the sentence, in characters.
 const MESSAGE_CHARS_MAX: usize = 400;
 
 #[derive(Serialize, Deserialize)]
@@ -37,7 +37,7 @@ struct Line {
     since: Timestamp,
 }
 
-/// The text of a record.
+/// Prints a record as text.
 pub fn print(record: &Record) -> String {
     let lines = record.answers.iter().map(|answered| Line {
         name: answered.cluster.clone(),
@@ -71,7 +71,7 @@ pub fn print(record: &Record) -> String {
     }
 }
 
-/// The record of a text; `None` when it is not one.
+/// Parses the text of a record; `None` when it is not one.
 pub fn parse(text: &str) -> Option<Record> {
     let Text {
         reason,

@@ -25,14 +25,14 @@ use crate::accounting::{Accounting, Boost};
 use crate::queues::toleration;
 use crate::template;
 
-/// A Workload by itself: its requests are those of the templates, without limit ranges, runtime classes and the operator's
-/// rules. Who decides about quota uses [`counted_workload`].
+/// A Workload by itself: its requests are those of the templates, without limit ranges, runtime classes and the administrator's rules. A
+/// process that decides about quota uses [`counted_workload`].
 pub fn workload(workload: &api::Workload) -> Workload {
     counted_workload(workload, &Accounting::plain())
 }
 
-/// Whether one pod asks for more of any resource than another one; of each its object or its template, as the API server has
-/// stored it. What cannot be read counts as nothing.
+/// Whether the first pod requests more of any resource than the second; each is given as object or as template, as the API server has
+/// stored it. A malformed request counts as zero.
 pub fn asks_for_more(pod: &Value, other: &Value) -> bool {
     let (limits, rules) = (Accounting::plain().limits, Accounting::plain().rules);
     let asked = |template: &Value| {
@@ -51,8 +51,8 @@ pub fn asks_for_more(pod: &Value, other: &Value) -> bool {
     asked(pod).iter().any(is_more)
 }
 
-/// A Workload as it counts against quota. What is wrong with it stands in `problems`, in the words of
-/// `spec/admission-engine.md 2.3`: at most one sentence, ready for its condition.
+/// A Workload as it counts against quota. Its faults are in `problems`, in the words of `spec/admission-engine.md 2.3`: at most one
+/// sentence, ready for its condition.
 pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -> Workload {
     let (meta, spec) = (&workload.metadata, &workload.spec);
     let mut findings = Findings::default();
@@ -95,7 +95,8 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
     }
 }
 
-/// Why the counts are left out of what is looked at, and stay stored: what frees no quota must not look like it anywhere.
+/// The status of a Workload with the reclaimable pods that count. Why ignored counts are removed: they free no quota, so no decision may
+/// see them; the stored ones stay.
 fn counted_status(workload: &api::Workload, reclaim: Reclaim) -> Status {
     let status = workload_status(workload);
     match reclaim {
@@ -107,7 +108,7 @@ fn counted_status(workload: &api::Workload, reclaim: Reclaim) -> Status {
     }
 }
 
-/// The status of a Workload, in which every gate of the spec is closed until somebody opens it. *Source*: `spec/admission-engine.md 2.16`.
+/// The status of a Workload. Every gate of the spec that has no state counts as closed. *Source*: `spec/admission-engine.md 2.16`.
 pub fn workload_status(workload: &api::Workload) -> Status {
     let mut status = workload.status.as_ref().map(status).unwrap_or_default();
     for gate in &workload.spec.preemption_gates {
@@ -123,7 +124,8 @@ pub fn workload_status(workload: &api::Workload) -> Status {
     status
 }
 
-/// *Source*: `spec/admission-engine.md 4.4`, gate `PriorityBoost`. What is no number counts as none: the webhook refuses it.
+/// The priority boost from the annotations. *Source*: `spec/admission-engine.md 4.4`, gate `PriorityBoost`. A malformed number counts as 0:
+/// the webhook refuses it.
 fn boost(notes: Option<&BTreeMap<String, String>>, boost: Boost) -> i32 {
     let written = notes.and_then(|all| all.get(annotations::PRIORITY_BOOST));
     match boost {
@@ -156,7 +158,7 @@ fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findin
     }
 }
 
-/// The status by itself.
+/// The status as stored.
 pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     let mut conditions = Conditions::default();
     for condition in &status.conditions {
@@ -244,7 +246,7 @@ fn preemption_gate(gate: &api::PreemptionGateState) -> (String, PreemptionGate) 
     (gate.name.clone(), PreemptionGate { position, since })
 }
 
-/// What is no quantity counts as unlimited: quota is never given twice because of it.
+/// Amounts by resource. A malformed quantity counts as unlimited, so that quota is never given to two workloads because of it.
 fn amounts(all: &BTreeMap<String, Quantity>) -> Amounts {
     let amount = |(name, amount): (&String, &Quantity)| {
         let parsed = quantity::parse(name, &amount.0).unwrap_or(Amount::UNLIMITED);
@@ -253,7 +255,7 @@ fn amounts(all: &BTreeMap<String, Quantity>) -> Amounts {
     all.iter().map(amount).collect()
 }
 
-/// A reservation.
+/// A quota reservation.
 pub(crate) fn admission(admission: &api::Admission) -> Admission {
     let assignment = |set: &api::PodSetAssignment| Assignment {
         name: PodSetName::from(set.name.as_str()),

@@ -1,11 +1,11 @@
-//! The border between the API and core: parsed once on the way in, printed once on the way out.
+//! The border between the API and core: objects are parsed once on the way in, and printed once on the way out.
 //!
-//! It **never** decides and never does I/O. What does not parse is not an error here: it becomes a problem of that one
-//! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
+//! It **never** decides and never does I/O. A value that does not parse is not an error here: it becomes a problem of that object
+//! ([`roadstead_core::workload::Workload::problems`]) and is shown as its reason for waiting.
 //!
-//! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (what a pod asks for), `outward` (core to a
-//! patch), `copies` (Workloads we create), [`appwrapper`] (the controller of wrapped jobs), [`explanation`] (why one waits), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
-//! (objects of older versions of the API).
+//! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (the requests of a pod), `outward` (core to a patch),
+//! `copies` (Workloads that Roadstead creates), [`appwrapper`] (the controller of wrapped jobs), [`explanation`] (why a Workload waits),
+//! [`default`] and [`validate`] (the webhooks), [`versions`] (objects of older versions of the API).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());

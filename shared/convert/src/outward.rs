@@ -1,4 +1,4 @@
-//! Statuses: core to a JSON merge patch of only what differs.
+//! Statuses from core, as JSON merge patches of the differences.
 //!
 //! Invariant: a field that core does not know, or did not change, is not in the patch and so survives.
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::inward;
 use crate::queues::api_toleration;
 
-/// What must be merged into the status of a Workload so that it says `after`; `None` when it does already.
+/// The merge patch that changes the stored status of a Workload to `after`; `None` when nothing differs.
 pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
     let nothing = api::WorkloadStatus::default();
     let old = stored.status.as_ref().unwrap_or(&nothing);
@@ -138,7 +138,7 @@ fn difference<T: Serialize>(old: &T, new: &T) -> Option<Value> {
     (!patch.is_empty()).then(|| json!({ "status": patch }))
 }
 
-/// A merge patch merges objects, so keys that are gone must be named.
+/// The patch for an object field. A merge patch merges objects, so removed keys must be named.
 fn replacement(before: &Value, after: Value) -> Value {
     match (before, after) {
         (Value::Object(before), Value::Object(mut after)) => {
@@ -190,7 +190,7 @@ const fn truth(truth: Truth) -> &'static str {
     }
 }
 
-/// The API keeps whole seconds.
+/// The time in whole seconds, as the API stores it.
 fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -250,7 +250,7 @@ fn check(name: &str, state: &CheckState) -> api::AdmissionCheckState {
     }
 }
 
-/// A status patch by which the manager asks a worker to stop a Workload. *Source*: `spec/multikueue.md 3.8`.
+/// The status patch with which the manager asks a worker to stop a Workload. *Source*: `spec/multikueue.md 3.8`.
 pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Value {
     let mut status = inward::status(&copy.status.clone().unwrap_or_default());
     let before = status.conditions.clone();
@@ -268,7 +268,7 @@ pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Valu
     })
 }
 
-/// `old` with condition `Active` saying what it shall; its time moves only with the truth value.
+/// `old` with this condition `Active`; its time changes only with the truth value.
 pub fn with_active(
     old: &[ApiCondition],
     active: &Active,
@@ -297,7 +297,7 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The difference to the status that is stored, or all of the new one if nothing is.
+/// The difference to the stored status, or the whole new status if none is stored.
 fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
     match stored {
         Some(old) => difference(old, new),
@@ -310,9 +310,9 @@ fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
 /// Whether statuses show shares: only with `fairSharing` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares {
-    /// They do.
+    /// Statuses show shares.
     Shown,
-    /// They do not.
+    /// Statuses do not show shares.
     Hidden,
 }
 
@@ -327,7 +327,7 @@ impl Shares {
     }
 }
 
-/// What must be merged into the status of a Cohort so that it says what the report says. A root shows no share.
+/// The status patch of a Cohort from its report; `None` when nothing differs. A root shows no share.
 pub fn cohort_status(stored: &api::Cohort, report: &CohortReport, shares: Shares) -> Option<Value> {
     let kinship = report.kinship.as_ref();
     let new = api::CohortStatus {
@@ -336,7 +336,7 @@ pub fn cohort_status(stored: &api::Cohort, report: &CohortReport, shares: Shares
     difference(&stored.status.clone().unwrap_or_default(), &new)
 }
 
-/// What must be merged into the status of a ClusterQueue so that it says what the report says.
+/// The status patch of a ClusterQueue from its report; `None` when nothing differs.
 pub fn cluster_queue_status(
     stored: &api::ClusterQueue,
     report: &ClusterQueueReport,
@@ -384,7 +384,7 @@ fn past_usage(past: &PastUsage) -> api::LocalQueueFairSharingStatus {
     }
 }
 
-/// What must be merged into the status of a LocalQueue so that it says what the report says.
+/// The status patch of a LocalQueue from its report; `None` when nothing differs.
 pub fn local_queue_status(
     stored: &api::LocalQueue,
     report: &LocalQueueReport,

@@ -17,7 +17,7 @@ use roadstead_core::queue::{
 };
 use roadstead_core::workload::{Operator, Requirement, Taint, Toleration};
 
-/// A ClusterQueue. A quota that is no quantity counts as zero (the schema refuses it before it is stored).
+/// A ClusterQueue. A malformed quota counts as zero (the schema refuses it before it is stored).
 pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
     let spec = &queue.spec;
     let checks = spec
@@ -74,7 +74,7 @@ pub fn cohort(cohort: &api::Cohort) -> Cohort {
     }
 }
 
-/// The weight of a node in fair sharing; one that is no quantity counts as the default.
+/// The weight of a node in fair sharing; a malformed weight counts as the default.
 fn weight(sharing: Option<&api::FairSharing>) -> Weight {
     sharing.map_or(Weight::ONE, |sharing| {
         quantity::weight(&sharing.weight.0).unwrap_or_default()
@@ -159,7 +159,7 @@ fn group(group: &api::ResourceGroup) -> ResourceGroup {
     }
 }
 
-/// A ClusterQueue of a worker with what it reports of itself. Until it has reported anything it counts as active and empty.
+/// A ClusterQueue of a worker, with its status. Until it has a status it counts as active and empty.
 pub fn queue_view(queue: &api::ClusterQueue) -> QueueView {
     let status = queue.status.as_ref();
     let amount = |usage: &api::ResourceUsage| {
@@ -180,7 +180,7 @@ pub fn queue_view(queue: &api::ClusterQueue) -> QueueView {
     }
 }
 
-/// Whether a ClusterQueue says that it takes nothing. One that says nothing yet may take something.
+/// Whether the status of a ClusterQueue says that it is inactive. A queue without status may be active.
 pub fn says_inactive(queue: &api::ClusterQueue) -> bool {
     let mut conditions = queue.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|c| c.type_ == "Active" && c.status == "False")
@@ -200,7 +200,7 @@ pub fn local_queue(queue: &api::LocalQueue) -> LocalQueue {
     }
 }
 
-/// What the status of a LocalQueue says was consumed. An amount that is no quantity counts as zero.
+/// The consumption that the status of a LocalQueue shows. A malformed amount counts as zero.
 pub fn past_usage(queue: &api::LocalQueue) -> Option<PastUsage> {
     let status = queue.status.as_ref()?.fair_sharing.as_ref()?;
     let past = status.admission_fair_sharing_status.as_ref()?;
@@ -250,7 +250,7 @@ pub fn check(check: &api::AdmissionCheck) -> Check {
     }
 }
 
-/// A label selector. An operator that is none is taken as `In` without values, which matches nothing.
+/// A label selector. An unknown operator counts as `In` without values, which matches nothing.
 pub fn selector(selector: &LabelSelector) -> Selector {
     let labels: BTreeMap<String, String> = selector.match_labels.clone().unwrap_or_default();
     let equal = labels.into_iter().map(|(key, value)| Requirement {

@@ -1,7 +1,7 @@
-//! What one pod of a template asks for.
+//! The requests of one pod of a template.
 //!
-//! Invariant: a template is looked into as JSON, field by field; what is not understood is told with a path, never a panic.
-//! What the amounts come to is the business of [`roadstead_core::requests`].
+//! Invariant: a template is read as JSON, field by field; a malformed field is reported with its path and never causes a panic.
+//! [`roadstead_core::requests`] adds up the amounts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::queues::{operator, toleration};
 
-/// What core wants to know of a pod template.
+/// The parts of a pod template that core needs.
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
     pub(crate) asked: requests::Pod,
@@ -24,7 +24,7 @@ pub(crate) struct Pod {
     pub(crate) tolerations: Vec<Toleration>,
 }
 
-/// Reads the spec of a pod template; `path` is where it stands, for what is wrong with it.
+/// Reads the spec of a pod template; `path` is its path, for `invalid`.
 pub(crate) fn read(path: &str, spec: Option<&Value>, invalid: &mut Vec<String>) -> Pod {
     let empty = Map::new();
     let spec = spec.and_then(Value::as_object).unwrap_or(&empty);
@@ -32,7 +32,7 @@ pub(crate) fn read(path: &str, spec: Option<&Value>, invalid: &mut Vec<String>) 
         asked: asked(path, spec, invalid),
         ..Pod::default()
     };
-    // Why typed here: only these three fields are needed, and their types are stable since the first version.
+    // Why typed here: only these three fields are needed, and their types have been stable since the first version.
     let mut narrow: Map<String, Value> = ["nodeSelector", "affinity", "tolerations"]
         .into_iter()
         .filter_map(|field| Some((field.to_owned(), spec.get(field)?.clone())))
@@ -75,7 +75,7 @@ pub(crate) fn read(path: &str, spec: Option<&Value>, invalid: &mut Vec<String>) 
     pod
 }
 
-/// What of the pod costs quota.
+/// The parts of the pod that cost quota.
 fn asked(path: &str, spec: &Map<String, Value>, invalid: &mut Vec<String>) -> requests::Pod {
     let mut list = |field: &'static str| -> Vec<Container> {
         let listed = spec.get(field).and_then(Value::as_array).into_iter().flatten();

@@ -1,7 +1,7 @@
-//! What the webhooks refuse in objects of our own kinds, one file per kind.
+//! The rules of the webhooks for objects of our own kinds, one file per kind.
 //!
-//! Invariant: all problems are reported at once, each with the path of the field, the value, and what is allowed. What the
-//! schema refuses by itself is looked at again only where the answer would otherwise be wrong.
+//! Invariant: all problems are reported at once, each with the path of the field, the value, and what is allowed. Rules of the schema are
+//! checked again only where the answer would otherwise be wrong.
 
 mod appwrapper;
 mod cluster_queue;

@@ -1,10 +1,10 @@
-//! One object in another version of the API: `v1beta2`, which is stored, `v1beta1`, and `v1alpha1` where it is served.
+//! Conversion of an object to another version of the API: `v1beta2`, which is stored, `v1beta1`, and `v1alpha1` where it is served.
 //!
-//! Works on JSON, so that what no type here knows is kept. `v1beta2` is the hub: every other pair goes through it.
+//! It works on JSON, so that unknown fields are kept. `v1beta2` is the hub: every other pair is converted through it.
 //!
-//! What only `v1beta1` has is dropped on the way to `v1beta2`, as `spec/api.md` API-11 says. What only `v1beta2` has
-//! travels in the annotation [`CARRIED`] of the `v1beta1` form and returns from there, so that a `v1beta1` writer does not
-//! erase it. Nothing else of the metadata is touched.
+//! Fields that only `v1beta1` has are dropped on the way to `v1beta2`, as `spec/api.md` API-11 says. Fields that only `v1beta2` has are
+//! carried in the annotation [`CARRIED`] of the `v1beta1` form and restored from there, so that a `v1beta1` writer does not erase them. The
+//! rest of the metadata stays unchanged.
 //!
 //! Unlike the anchor: it loses those fields.
 
@@ -22,19 +22,19 @@ use serde_json::Value;
 
 use fields::{Fields, Wrong};
 
-/// Annotation on the older form of an object: what only `v1beta2` can say, as JSON.
+/// Annotation on the older form of an object: the fields that only `v1beta2` has, as JSON.
 pub const CARRIED: &str = "kueue.x-k8s.io/v1beta2-fields";
 
 /// Why an object has no form in the other version.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not say what it is.
+    /// The object has no `apiVersion` or `kind`.
     #[error("an object to convert must have text in `{field}`")]
     Unnamed {
         /// The field that is not text.
         field: &'static str,
     },
-    /// It is not of a kind that has versions here.
+    /// The kind has no versions here.
     #[error("kind `{kind}` of `{api_version}` cannot be converted; only kinds of group {KUEUE} can")]
     Kind {
         /// The object's `kind`.
@@ -42,12 +42,12 @@ pub enum Error {
         /// The object's `apiVersion`.
         api_version: String,
     },
-    /// The kind is not served in the version.
+    /// The version does not have the kind.
     #[error("{kind} has no version `{api_version}`; use {KUEUE}/v1beta2")]
     Version {
         /// The object's `kind`.
         kind: &'static str,
-        /// The version that was asked for, or the object's own.
+        /// The requested version, or the object's own.
         api_version: String,
     },
     /// A field has no meaning in the other version.
@@ -59,15 +59,15 @@ pub enum Error {
         name: String,
         /// Path of the field, `[]` for any element of a list.
         field: &'static str,
-        /// What it has to be.
+        /// What the field must be.
         expected: &'static str,
     },
 }
 
-/// The object as `desired_api_version` (such as `kueue.x-k8s.io/v1beta1`) writes it.
+/// The object in the form of `desired_api_version` (such as `kueue.x-k8s.io/v1beta1`).
 ///
-/// *Errors*: the kind or the version is not ours, or a field whose form differs between the versions is not what its
-/// schema says. Other fields are not looked at. The error of a field names object, field and what it has to be.
+/// *Errors*: the kind or the version is not ours, or a field whose form differs between the versions does not fit its schema. Other fields
+/// are not checked. The error of a field names the object, the field and what it must be.
 ///
 /// *Source*: `spec/api.md` API-11.
 ///
@@ -110,7 +110,7 @@ pub fn convert(mut object: Value, desired_api_version: &str) -> Result<Value, Er
     Ok(object)
 }
 
-/// The versions there are; not all for every kind.
+/// The versions; not every kind has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1alpha1,
@@ -118,7 +118,7 @@ enum Version {
     V1beta2,
 }
 
-/// Rewrites an object in place between the hub and another version; does nothing if that is the hub.
+/// Converts an object in place between the hub and another version; does nothing if that is the hub.
 type Step = fn(&mut Fields, Version) -> Result<(), Wrong>;
 
 /// A kind and how its form differs between versions.
@@ -164,7 +164,7 @@ impl Kind {
     }
 }
 
-/// In the order of `spec/api.md` API-1.
+/// The kinds in the order of `spec/api.md` API-1.
 const KINDS: &[Kind] = &[
     Kind::new("ClusterQueue", clusterqueue::to_hub, clusterqueue::from_hub),
     Kind::new("LocalQueue", localqueue::to_hub, localqueue::from_hub),

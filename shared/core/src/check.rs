@@ -25,11 +25,11 @@ const ACTIVE_MESSAGE: &str = "The admission check is active";
 /// `spec.parameters` of an AdmissionCheck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// `apiGroup`.
+    /// Field `apiGroup`.
     pub group: String,
-    /// `kind`.
+    /// Field `kind`.
     pub kind: String,
-    /// `name`.
+    /// Field `name`.
     pub name: String,
 }
 

@@ -72,7 +72,7 @@ impl Reason {
     }
 }
 
-/// What to do when somebody asks for a connection.
+/// What to do when a connection is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Nothing: it stands.
@@ -129,14 +129,6 @@ impl Connection {
     /// Since when the cluster is lost; `None` while it is connected.
     pub const fn lost_since(&self) -> Option<Timestamp> {
         self.lost_since
-    }
-
-    /// Since when the cluster is lost, if that is what [`Self::active`] says: who reads it knows of this loss.
-    pub const fn says_lost_since(&self) -> Option<Timestamp> {
-        match self.verdict {
-            Some(Err(_)) => self.lost_since,
-            Some(Ok(())) | None => None,
-        }
     }
 
     /// How many attempts failed since the last success or change of credentials.

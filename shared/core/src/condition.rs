@@ -10,11 +10,11 @@ use jiff::Timestamp;
 /// The truth value of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Truth {
-    /// `True`
+    /// Value `True`.
     True,
-    /// `False`
+    /// Value `False`.
     False,
-    /// `Unknown`
+    /// Value `Unknown`.
     Unknown,
 }
 

@@ -24,6 +24,7 @@ mod bug;
 pub mod capacity;
 pub mod ceiling;
 mod concern;
+mod elsewhere;
 mod epoch;
 pub mod farewell;
 mod holder;
@@ -31,13 +32,13 @@ mod mirror;
 mod observed;
 mod offer;
 pub mod record;
-mod removal;
 mod seek;
 mod waiting;
 
 #[cfg(feature = "bugbank")]
 pub use bug::Bug;
 pub use concern::is_followed;
+pub use elsewhere::Elsewhere;
 use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
@@ -45,7 +46,6 @@ pub use observed::{
     Twins,
 };
 pub use offer::{ROUND, WIDEN};
-pub use removal::{Stood, Witness};
 pub use waiting::{Missing, Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
@@ -93,6 +93,8 @@ pub struct Plan {
     /// The number of the dispatch to be. When it is not the one that was read, it is written before the status: what was sent
     /// with a lower one is then never taken for the next dispatch, also after a crash between the two writes.
     pub epoch: u64,
+    /// The cluster on which the job has failed for good in this pass; to be written with the number of the next dispatch.
+    pub failed_on: Option<ClusterName>,
     /// The highest number that was ever seen on a copy of it; to be remembered.
     pub highest: u64,
     /// The status to be.
@@ -138,6 +140,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         now,
         plan: Plan {
             epoch: observed.epoch,
+            failed_on: None,
             highest: observed.highest,
             status: observed.workload.status.clone(),
             remote: BTreeMap::new(),
@@ -324,6 +327,9 @@ impl<'a> Pass<'a> {
             return self.retry(check, message, Some(Severity::Warning));
         }
         if let Some(end) = &remote.finished {
+            if self.is_tried_elsewhere(winner, end) {
+                return self.try_elsewhere(check, winner, end);
+            }
             return self.finish(check, winner, end);
         }
         if let Some(eviction) = &remote.evicted {
@@ -358,7 +364,7 @@ impl<'a> Pass<'a> {
     /// Creates the job on the decided winner, or follows it.
     fn run_on(&mut self, check: &CheckName, winner: &ClusterName, copies: &Copies) {
         let current = copies.current_job(self.o.epoch);
-        if current.is_some() {
+        if current.is_some() && !self.awaits_verdict(winner, copies) {
             self.mirror_from(winner);
         }
         if current.is_some_and(|job| job.twins == Twins::All || job.finished) {

@@ -48,7 +48,7 @@ impl Ord for PastUsage {
 pub struct Holder {
     /// Namespace and name.
     pub key: Key,
-    /// `metadata.uid`.
+    /// Its `metadata.uid`.
     pub uid: Uid,
     /// The node of its ClusterQueue.
     pub node: NodeId,

@@ -48,12 +48,12 @@ pub struct JobObserved<'a> {
     pub workloads: &'a [OwnedWorkload],
 }
 
-/// Whether a job exists.
+/// Whether a job or a Workload exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The job exists and is not being deleted.
+    /// It exists and is not being deleted.
     Live,
-    /// The job is deleted or is being deleted.
+    /// It is deleted or is being deleted.
     Going,
 }
 
@@ -132,7 +132,7 @@ pub struct OwnedWorkload {
     pub presence: Presence,
     /// The clusters in which its job may run.
     pub site: Site,
-    /// `spec.queueName`.
+    /// Its `spec.queueName`.
     pub queue: String,
     /// Other changes of the job since the Workload was created.
     pub drift: Drift,
@@ -180,6 +180,8 @@ pub enum Site {
     Elsewhere,
     /// In a worker cluster, and the job here must stay suspended: otherwise its controller would run it here too.
     ElsewhereOnly,
+    /// The same, and what is not held of it here is only shown, on a node that stands for that cluster.
+    ElsewhereShown,
 }
 
 /// The stage of a Workload.
@@ -265,7 +267,7 @@ pub enum Action {
     Start(Key),
     /// Suspend the job, and restore its templates from a Workload.
     Stop {
-        /// Why.
+        /// Why it is stopped.
         reason: StopReason,
         /// The Workload to restore from; `None` leaves the templates alone.
         restore: Option<Key>,
@@ -592,8 +594,10 @@ impl<'a> Draft<'a> {
             return;
         }
         self.follow_job(workload);
+        let is_shown = workload.site == Site::ElsewhereShown;
         let is_kept = workload.site == Site::ElsewhereOnly;
         match (&workload.stage, seen.run) {
+            (Stage::Admitted(_), _) if is_shown => {}
             (Stage::Admitted(_), Run::Running | Run::Partly) if is_kept => {
                 let message = "Held in this cluster, because it runs in a worker cluster";
                 self.stop(StopReason::NotAdmitted, Some(key), message);

@@ -5,7 +5,8 @@
 //! requests and sleeps.
 //!
 //! Invariant: at most one replica acts at any moment ([`Election::acts_until`]), whatever is lost or delayed and however long a replica is
-//! stopped. Clock rates may differ by less than the renewal deadline is shorter than the lease. The invariant rests on three things:
+//! stopped. It requires that clock rates differ by less than the gap between the renewal deadline and the lease length. It rests on three
+//! things:
 //! - A leader counts from the moment when it *sent* the last renewal that it knows to be stored. A waiting replica counts from the moment
 //!   when it *saw* the last renewal. No time that is written in the Lease is used.
 //! - Each write carries the version that was read.

@@ -1,5 +1,5 @@
-//! The lease of a manager on a worker cluster. It tells the worker when it is left alone, and tells the manager what the worker will have
-//! done by when.
+//! The lease of a manager on a worker cluster. It tells the worker that the manager has left it alone, and tells the manager when the
+//! worker must have noticed.
 //!
 //! The manager renews one object per worker, again and again. A worker that sees no renewal for the length of the lease stops what it runs
 //! for that manager ([`Watch`]). The manager starts the same work elsewhere only when that has certainly happened ([`Grant`]).

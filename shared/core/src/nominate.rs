@@ -34,7 +34,7 @@ pub struct Grounds<'a> {
     pub holders: &'a Holders,
     /// All flavors that exist.
     pub flavors: &'a BTreeMap<FlavorName, Flavor>,
-    /// Configuration.
+    /// The configuration of admission.
     pub rules: &'a Rules,
 }
 

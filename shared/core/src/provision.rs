@@ -66,9 +66,9 @@ pub struct Check {
 /// A `ProvisioningRequestConfig`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// `provisioningClassName`.
+    /// Field `provisioningClassName`.
     pub class: String,
-    /// `parameters`.
+    /// Field `parameters`.
     pub parameters: BTreeMap<String, String>,
     /// `retryStrategy.backoffLimitCount`: how many retries.
     pub retry_limit: u32,
@@ -76,7 +76,7 @@ pub struct Config {
     pub backoff: Backoff,
     /// `podSetUpdates.nodeSelector`: label key and the class detail its value comes from.
     pub node_selector: Vec<(String, String)>,
-    /// `podSetMergePolicy`.
+    /// Field `podSetMergePolicy`.
     pub merge: Option<MergePolicy>,
 }
 
@@ -118,15 +118,15 @@ pub struct Request {
     pub identity: Option<(CheckName, u32)>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// `spec.provisioningClassName`.
+    /// Its `spec.provisioningClassName`.
     pub class: String,
-    /// `spec.parameters`.
+    /// Its `spec.parameters`.
     pub parameters: BTreeMap<String, String>,
     /// The names of its `PodTemplates`, in order.
     pub templates: Vec<String>,
     /// Its conditions.
     pub conditions: Conditions,
-    /// `status.provisioningClassDetails`.
+    /// Its `status.provisioningClassDetails`.
     pub details: BTreeMap<String, String>,
 }
 
@@ -196,11 +196,11 @@ pub struct NewRequest {
     pub name: String,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// `spec.provisioningClassName`.
+    /// Its `spec.provisioningClassName`.
     pub class: String,
     /// `spec.parameters`: those of the configuration, then those of the annotations.
     pub parameters: BTreeMap<String, String>,
-    /// `spec.podSets`.
+    /// Its `spec.podSets`.
     pub pod_sets: Vec<RequestPodSet>,
 }
 

@@ -178,7 +178,7 @@ pub enum BorrowWithinCohort {
     Never,
     /// Workloads of lower priority, and at most this priority if it is given.
     LowerPriority {
-        /// `maxPriorityThreshold`.
+        /// Field `maxPriorityThreshold`.
         max_priority: Option<i32>,
     },
 }
@@ -288,7 +288,7 @@ pub struct Flavor {
 pub struct Check {
     /// Its name.
     pub name: CheckName,
-    /// `spec.controllerName`.
+    /// Its `spec.controllerName`.
     pub controller: String,
     /// Whether condition `Active` is True.
     pub active: bool,

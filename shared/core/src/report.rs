@@ -51,15 +51,15 @@ pub struct Kinship {
 pub struct ClusterQueueReport {
     /// Condition `Active`.
     pub active: Active,
-    /// `pendingWorkloads`.
+    /// Field `pendingWorkloads`.
     pub pending: usize,
     /// The part of `pending` that was tried and waits for a change; all of it in an inactive queue.
     pub inadmissible: usize,
     /// The number of different requests among the pending workloads that wait for their turn, and among the inadmissible ones.
     pub requests: (usize, usize),
-    /// `reservingWorkloads`.
+    /// Field `reservingWorkloads`.
     pub reserving: u32,
-    /// `admittedWorkloads`.
+    /// Field `admittedWorkloads`.
     pub admitted: u32,
     /// `flavorsReservation`, in the order of the spec.
     pub reservation: Vec<FlavorTotal>,
@@ -76,13 +76,13 @@ pub struct LocalQueueReport {
     pub cluster_queue: ClusterQueueName,
     /// Condition `Active`.
     pub active: Active,
-    /// `pendingWorkloads`.
+    /// Field `pendingWorkloads`.
     pub pending: usize,
     /// The part of `pending` that was tried and waits for a change; all of it in an inactive queue.
     pub inadmissible: usize,
-    /// `reservingWorkloads`.
+    /// Field `reservingWorkloads`.
     pub reserving: u32,
-    /// `admittedWorkloads`.
+    /// Field `admittedWorkloads`.
     pub admitted: u32,
     /// `flavorsReservation`, in the order of the ClusterQueue's spec; `borrowed` is not shown here.
     pub reservation: Vec<FlavorTotal>,

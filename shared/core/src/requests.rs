@@ -48,9 +48,9 @@ pub struct Pod {
     pub init_containers: Vec<Container>,
     /// `spec.resources`: the requests and limits of the pod as a whole.
     pub whole: Resources,
-    /// `spec.overhead`.
+    /// Its `spec.overhead`.
     pub overhead: Amounts,
-    /// `spec.runtimeClassName`.
+    /// Its `spec.runtimeClassName`.
     pub runtime_class: Option<String>,
     /// Whether it claims devices (`spec.resourceClaims`).
     pub claims_devices: bool,

@@ -41,11 +41,11 @@ pub use visible::PendingEntry;
 /// The administrator's settings. *Source*: `spec/api.md API-13`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// `waitForPodsReady.requeuingStrategy.timestamp`.
+    /// Setting `waitForPodsReady.requeuingStrategy.timestamp`.
     pub timestamp: RequeuingTimestamp,
     /// Quota checks, preemption, and the gates around them.
     pub rules: Rules,
-    /// `waitForPodsReady.blockAdmission`.
+    /// Setting `waitForPodsReady.blockAdmission`.
     pub blocking: Blocking,
     /// `admissionFairSharing`; without it past usage counts nowhere.
     pub past_usage: Option<UsagePolicy>,

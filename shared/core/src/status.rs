@@ -160,7 +160,7 @@ pub struct PodSetUpdate {
     pub tolerations: Vec<Toleration>,
 }
 
-/// `status.requeueState`.
+/// The content of `status.requeueState`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requeue {
     /// The number of requeues because its pods were not ready in time.

@@ -14,13 +14,13 @@ use crate::status::Status;
 pub struct Workload {
     /// Namespace and name.
     pub key: Key,
-    /// `metadata.uid`.
+    /// Its `metadata.uid`.
     pub uid: Uid,
     /// Label `kueue.x-k8s.io/job-uid`: the job it was created for.
     pub job_uid: Option<Uid>,
-    /// `metadata.creationTimestamp`.
+    /// Its `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// `metadata.generation`.
+    /// Its `metadata.generation`.
     pub generation: i64,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -32,7 +32,7 @@ pub struct Workload {
     pub boost: i32,
     /// `spec.active`; absent counts as true.
     pub active: bool,
-    /// `spec.maximumExecutionTimeSeconds`.
+    /// Its `spec.maximumExecutionTimeSeconds`.
     pub max_execution_secs: Option<u32>,
     /// Annotation `kueue.x-k8s.io/admission-gated-by`: the gates of other controllers; empty when absent.
     pub gated_by: String,
@@ -127,7 +127,7 @@ impl PodSet {
 /// One term of a required node affinity: all of its expressions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffinityTerm {
-    /// `matchExpressions`.
+    /// Its `matchExpressions`.
     pub expressions: Vec<Requirement>,
 }
 

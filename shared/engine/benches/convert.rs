@@ -1,7 +1,7 @@
 //! How many objects per second the conversion webhook answers over TLS on one core, its client included:
 //! `cargo bench -p roadstead-engine --bench convert`.
 //!
-//! Client and server share one thread, so the server alone is faster than what is shown.
+//! Client and server share one thread, so the server alone is faster than the figure shown.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark may fail loudly")]
 
@@ -34,7 +34,7 @@ fn main() {
     divan::main();
 }
 
-/// A Workload as a job makes it: two pod sets with templates, admitted on eight nodes.
+/// A Workload as the job reconciler creates it for a job: two pod sets with templates, admitted on eight nodes.
 fn workload(index: usize) -> Value {
     let container = json!({"name": "c", "image": "i", "env": vec![json!({"name": "A", "value": "b"}); 20],
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}});
@@ -55,7 +55,7 @@ fn workload(index: usize) -> Value {
     })
 }
 
-/// A server, and one connection to it that is kept.
+/// A server, and one connection to it that stays open.
 struct Wire {
     runtime: Runtime,
     stream: RefCell<TlsStream<TcpStream>>,
@@ -102,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// Sends a request and reads the whole answer; its length.
+    /// Sends a request, reads the whole answer, and returns its length.
     fn ask(&self, request: &[u8]) -> usize {
         let mut stream = self.stream.borrow_mut();
         self.runtime.block_on(async {

@@ -1,6 +1,6 @@
-//! Condition `Active`, by which the objects that configure us say whether they can be used.
+//! Condition `Active`, by which our configuration objects say whether they can be used.
 //!
-//! Invariant: `lastTransitionTime` moves only with the truth value; what says the same already is not written again.
+//! Invariant: `lastTransitionTime` moves only with the truth value; an unchanged condition is not written again.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// A merge patch for the status that sets condition `Active` and keeps the others; `None` when it already says so.
 ///
-/// `old` are the conditions as stored, `generation` is that of the object the answer was computed from.
+/// `old` are the stored conditions; `generation` is that of the object from which the condition was computed.
 pub fn condition_patch(
     old: &[Condition],
     active: &Active,
@@ -17,7 +17,7 @@ pub fn condition_patch(
     now: Timestamp,
 ) -> Option<Value> {
     let new = roadstead_convert::with_active(old, active, generation, now);
-    // Why as sets: the condition may stand elsewhere in the list.
+    // Why as sets: the stored list may have another order.
     let same = old.len() == new.len() && new.iter().all(|condition| old.contains(condition));
     (!same).then(|| json!({ "status": { "conditions": new } }))
 }

@@ -1,10 +1,10 @@
-//! Owners of jobs: which managed object is on top of a job, so that what it made is not queued a second time.
+//! Owners of jobs: which managed object is above a job, so that an object made by its controller is not queued a second time.
 //!
-//! Jobs of enabled kinds are in their caches. Owners of other known kinds (an integration that is off, an external framework, a
-//! `ReplicaSet`) are read once each and remembered by UID, because who controls an object does not change.
+//! Jobs of enabled kinds are in their caches. Owners of other known kinds (a disabled integration, an external framework, a
+//! `ReplicaSet`) are read once each and remembered by UID, because the controller of an object does not change.
 //!
-//! Limit: an external framework's job that gets its queue label after a child of it was met counts as without one until this
-//! process starts anew.
+//! Limit: if an external framework's job gets its queue label after one of its children was seen, the label counts only after a
+//! restart of this process.
 //!
 //! *Source*: `spec/jobs.md 4.3, 11`, `spec/appwrapper.md 5.5`.
 
@@ -27,13 +27,13 @@ use roadstead_kubeio::write;
 use crate::caches::{Caches, KindCache, member, resource_of};
 use crate::control;
 
-/// Owners remembered at most; beyond that the one with the least UID is forgotten and read again when it is met.
+/// Limit: remembered owners. Beyond it the one with the smallest UID is forgotten, and read again when needed.
 const KEPT_MAX: usize = 100_000;
 
-/// Wire: what is told about a job with too many owners. *Source*: `spec/jobs.md 4.3`.
+/// Wire: the message about a job with too many owners. *Source*: `spec/jobs.md 4.3`.
 pub(crate) const TOO_DEEP: &str =
     "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
-/// What is told about a job that owns itself.
+/// The message about a job that owns itself.
 pub(crate) const CYCLIC: &str =
     "cyclic ownership: the job is among its own controlling owners; remove the reference";
 
@@ -56,28 +56,28 @@ impl Top {
     }
 }
 
-/// What must be known before a walk can end.
+/// What must still be known before the search for owners can end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The owner may exist, but the jobs of its kind, of this plural, are not listed.
+    /// The owner may exist, but the jobs of its kind (this plural) are not listed.
     Unlisted(String),
-    /// The owner is to be read.
+    /// The owner has not been read yet.
     Unread(Reference),
-    /// The owner could not be read; why.
+    /// The owner could not be read, and why.
     Unreadable(String),
 }
 
-/// Whether jobs count as managed that name no queue.
+/// Whether jobs without a queue name count as managed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Unqueued {
-    /// `manageJobsWithoutQueueName`: they do.
+    /// `manageJobsWithoutQueueName` is on: they do.
     Managed,
     /// They do not.
     #[default]
     LeftAlone,
 }
 
-/// An owner that no cache holds.
+/// An owner that is in no cache.
 #[derive(Clone, Debug)]
 enum Distant {
     Gone,
@@ -87,7 +87,7 @@ enum Distant {
     },
 }
 
-/// Owners that no cache holds, and how they count.
+/// Owners that are in no cache, and the settings that decide which owners count.
 #[derive(Debug, Default)]
 pub(crate) struct Ancestors {
     externals: Vec<GroupVersionKindName>,
@@ -95,7 +95,7 @@ pub(crate) struct Ancestors {
     distant: Mutex<BTreeMap<Uid, Distant>>,
 }
 
-/// What an owner's kind is here.
+/// How an owner's kind is handled here.
 enum Standing<'a> {
     Enabled(&'a KindCache),
     External(&'a GroupVersionKindName),
@@ -104,7 +104,7 @@ enum Standing<'a> {
 }
 
 impl Ancestors {
-    /// Without owners yet, counting as the configuration says.
+    /// No owners yet; the settings come from the configuration.
     pub(crate) fn of(config: &Config) -> Self {
         Self {
             externals: config.integrations.external_frameworks.clone(),
@@ -148,7 +148,7 @@ fn controller(meta: &ObjectMeta) -> Option<Reference> {
     })
 }
 
-/// The job of an enabled kind that controls an object, as it is cached.
+/// The cached job of an enabled kind that controls an object.
 pub(crate) fn parent<'a>(
     caches: &'a Caches,
     object: &DynamicObject,
@@ -160,7 +160,7 @@ pub(crate) fn parent<'a>(
     (job.metadata.uid.as_deref() == Some(owner.uid.as_str())).then_some((jobs, job))
 }
 
-/// Whether an object is controlled by one of a kind that is queued here.
+/// Whether the controller of an object is of a kind that is queued here.
 pub(crate) fn has_owner_of_managed_kind(caches: &Caches, object: &DynamicObject) -> bool {
     controller(&object.metadata).is_some_and(|owner| match standing(caches, &owner) {
         Standing::Enabled(_) | Standing::External(_) => true,
@@ -168,9 +168,9 @@ pub(crate) fn has_owner_of_managed_kind(caches: &Caches, object: &DynamicObject)
     })
 }
 
-/// The top-most managed owner of an object, from what is known.
+/// The top-most managed owner of an object, from what is cached or remembered.
 ///
-/// *Errors*: see [`Stop`]; what is [`Missing::Unread`] can be read by [`learn`].
+/// *Errors*: see [`Stop`]; a [`Missing::Unread`] owner can be read by [`learn`].
 pub(crate) fn top(caches: &Caches, object: &DynamicObject) -> Result<Option<Top>, Stop<Missing>> {
     let namespace = object.namespace().unwrap_or_default();
     ancestry::top(controller(&object.metadata), |owner| {
@@ -178,7 +178,7 @@ pub(crate) fn top(caches: &Caches, object: &DynamicObject) -> Result<Option<Top>
     })
 }
 
-/// The same; reads what is not known.
+/// As [`top`], but reads the owners that are not known yet.
 ///
 /// *Errors*: see [`Stop`]; never [`Missing::Unread`].
 pub(crate) async fn learn(
@@ -187,7 +187,7 @@ pub(crate) async fn learn(
     object: &DynamicObject,
 ) -> Result<Option<Top>, Stop<Missing>> {
     let namespace = object.namespace().unwrap_or_default();
-    // Why bounded: each read makes one more owner known, and no walk meets more.
+    // Why bounded: each read makes one more owner known, and no search passes more owners than that.
     for _ in 0..=ancestry::OWNERS_MAX {
         match top(caches, object) {
             Err(Stop::Unread(Missing::Unread(owner))) => {
@@ -197,7 +197,7 @@ pub(crate) async fn learn(
             known => return known,
         }
     }
-    let why = "its owners changed each time they were looked at".to_owned();
+    let why = "its owners changed each time they were read".to_owned();
     Err(Stop::Unread(Missing::Unreadable(why)))
 }
 
@@ -209,8 +209,8 @@ fn standing<'a>(caches: &'a Caches, owner: &Reference) -> Standing<'a> {
     if let Some(kind) = externals.find(|kind| kind.group == owner.group && kind.kind == owner.kind) {
         return Standing::External(kind);
     }
-    // Why: other kinds own what they made themselves, so nothing that is managed is above them, and the right to read them comes
-    // with these two.
+    // Why: all other kinds own only the objects that they made, so nothing managed is above them. The right to read owners comes
+    // with `AppWrappers` and external frameworks.
     let wraps = caches.kind(ROW.group, ROW.kind).is_some() || !caches.ancestors.externals.is_empty();
     if !wraps {
         return Standing::Unknown;
@@ -234,13 +234,13 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
         Standing::Between(_) => (false, None),
     };
     if let Some(jobs) = jobs {
-        // Why first: what is listed between the two looks counts.
+        // Why first: objects listed between the two reads must count.
         let state = jobs.state();
         if let Some(job) = jobs.objects.get(&Key::new(namespace, owner.name.as_str())) {
             if job.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
                 return Ok(Seen::Nothing);
             }
-            // Why: what no queue has to do with holds nothing of what it makes.
+            // Why: a job that is never queued does not hold its children.
             let counts = jobs.kind.is_queued(member(&job)) && ancestors.counts(labels::queue(&job.metadata));
             return Ok(Seen::Owner {
                 above: controller(&job.metadata),

@@ -1,7 +1,7 @@
-//! The brain: one task that owns [`State`], takes in what changed, runs cycles, and proposes what to write.
+//! The brain: one task that owns [`State`], takes in changes, runs cycles, and proposes what to write.
 //!
-//! Invariant: nothing else touches the state; it never waits for a write. What it decides goes into [`Proposals`], from
-//! where the workload reconciler, the only writer of a Workload's status, takes it.
+//! Invariant: nothing else touches the state, and the brain never waits for a write. Its decisions go into [`Proposals`]. The
+//! workload reconciler, the only writer of a Workload's status, takes them from there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::proposals::Proposals;
 use crate::queue_status::Reports;
 use crate::visibility::Ask;
 
-/// Messages from the writers that may wait for the brain.
+/// Limit: messages from the writers that wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
 
-/// The shortest time between two reports. Why: they cost more than what they tell about when many workloads come and go.
+/// The shortest time between two reports. Why: when many workloads come and go, reports cost more than they are worth.
 const REPORT_PACE: Duration = Duration::from_millis(100);
 
 /// Everything the brain's task needs.
@@ -41,7 +41,7 @@ pub(crate) struct Brain {
     pub(crate) caches: Caches,
     pub(crate) dirty: Arc<Dirty<Subject>>,
     pub(crate) mail: mpsc::Receiver<Event>,
-    /// Questions of people; they come last, one per turn.
+    /// Users' questions; they come last, one per turn.
     pub(crate) asks: mpsc::Receiver<Ask>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
@@ -54,7 +54,7 @@ pub(crate) struct Brain {
 impl Brain {
     /// Runs until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        // Why: what was listed before we started is taken in as one batch, so the first cycle sees the whole cluster.
+        // Why: objects listed before the start are taken in as one batch, so the first cycle sees the whole cluster.
         let first = self.dirty.take_now();
         self.take_in(first);
         self.state.apply(Event::Synced, (self.clock)());
@@ -68,7 +68,7 @@ impl Brain {
             for key in self.proposals.release((self.clock)()) {
                 self.due.add(key, Lane::New);
             }
-            // Why here too: in a storm of events the last arm below never gets its turn.
+            // Why here too: during many events the last arm below never gets its turn.
             if let Ok(ask) = self.asks.try_recv() {
                 self.tell(ask);
             }
@@ -104,7 +104,7 @@ impl Brain {
 
     fn tell(&self, ask: Ask) {
         let Ask { queue, limit, answer } = ask;
-        // Why it may fail: nobody waits for the answer any more.
+        // Why it may fail: the client that asked may have gone.
         let _unheard = answer.send(self.state.pending_in_order(&queue, limit));
     }
 
@@ -117,7 +117,7 @@ impl Brain {
             for decision in decisions {
                 self.propose(decision);
             }
-            // Why after: time alone may have ended a back-off, which only a cycle notices.
+            // Why after: a back-off may have ended by time alone, which only a cycle notices.
             if !self.state.has_work() {
                 break;
             }
@@ -181,7 +181,7 @@ impl Brain {
     }
 
     fn until_wake(&self) -> Duration {
-        /// Why: a wake-up that is missed must not be missed for ever.
+        /// Why: a missed wake-up must not be missed for ever.
         const LONGEST: Duration = Duration::from_mins(1);
         let now = (self.clock)();
         let next = [self.state.next_wake(), self.proposals.next_release(now)];

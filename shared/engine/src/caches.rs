@@ -1,7 +1,7 @@
-//! What this process knows of its own cluster: one cache per kind.
+//! The process's view of its own cluster: one cache per kind.
 //!
-//! Invariant: decisions read only from here; nothing in the decision path asks the API server, but what became of a write that it
-//! has not answered.
+//! Invariant: decisions read only from here. The decision path asks the API server only for the result of a write that was not
+//! answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -44,7 +44,7 @@ use unsure::Unsure;
 
 use crate::ancestors::Ancestors;
 
-/// What the task is called that lists and watches a kind of objects.
+/// The name of the task that lists and watches a kind of objects.
 pub fn watch_of(kind: &str) -> Name {
     format!("watch of {kind}").into()
 }
@@ -60,49 +60,49 @@ where
 /// All caches of the local cluster.
 #[derive(Clone)]
 pub struct Caches {
-    /// ClusterQueues.
+    /// All ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
-    /// The same, as decisions see them.
+    /// ClusterQueues as decisions see them.
     pub queues: Arc<QueueIndex>,
-    /// Cohorts.
+    /// All Cohorts.
     pub cohorts: Arc<Cache<Cohort>>,
-    /// LocalQueues.
+    /// All LocalQueues.
     pub local_queues: Arc<Cache<LocalQueue>>,
-    /// ResourceFlavors.
+    /// All ResourceFlavors.
     pub flavors: Arc<Cache<ResourceFlavor>>,
-    /// AdmissionChecks.
+    /// All AdmissionChecks.
     pub checks: Arc<Cache<AdmissionCheck>>,
-    /// Topologies.
+    /// All Topologies.
     pub topologies: Arc<Cache<Topology>>,
-    /// Workloads.
+    /// All Workloads.
     pub workloads: Arc<Cache<Workload>>,
-    /// Which of them may be stored otherwise than they are cached.
+    /// Workloads whose stored state may differ from the cached one.
     pub(crate) unsure: Arc<Unsure>,
-    /// What their pod templates have in common with those in caches of other clusters.
+    /// The parts of pod templates that these Workloads share with caches of other clusters.
     pub templates: Arc<Templates>,
     /// Workloads by the UID of their controller.
     pub owners: Arc<OwnerIndex>,
     /// Jobs by the Workload that they want to adopt.
     pub prebuilt: Arc<PrebuiltIndex>,
-    /// WorkloadPriorityClasses.
+    /// All WorkloadPriorityClasses.
     pub workload_classes: Arc<Cache<WorkloadPriorityClass>>,
-    /// PriorityClasses.
+    /// All PriorityClasses.
     pub pod_classes: Arc<Cache<PriorityClass>>,
-    /// Namespaces.
+    /// All namespaces.
     pub namespaces: Arc<Cache<Namespace>>,
     /// Limit ranges.
     pub limit_ranges: Arc<Cache<LimitRange>>,
-    /// The same, as they count.
+    /// Limit ranges as they count.
     pub limits: Arc<LimitIndex>,
     /// Runtime classes.
     pub runtime_classes: Arc<Cache<RuntimeClass>>,
-    /// What the operator says about counting.
+    /// How the administrator's configuration says that requests are counted.
     pub counting: Arc<Counting>,
-    /// What the process around the engine knows of Workloads that wait.
+    /// What the process around the engine knows of pending Workloads.
     pub beyond: Arc<Beyond>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Arc<[KindCache]>,
-    /// Owners of jobs that are in none of these.
+    /// Owners of jobs that are in no other cache.
     pub(crate) ancestors: Arc<Ancestors>,
 }
 
@@ -165,7 +165,7 @@ impl Caches {
         caches
     }
 
-    /// The same, counting as the operator says.
+    /// The same caches, with the administrator's rules for counting.
     #[must_use]
     pub fn counting(mut self, counting: Counting) -> Self {
         self.prebuilt.read_from(counting.identifiers());
@@ -173,17 +173,18 @@ impl Caches {
         self
     }
 
-    /// The same, with owners of jobs that count as the operator says.
+    /// The same caches, with the owners that count by the configuration.
     #[must_use]
     pub(crate) fn owned(mut self, ancestors: Ancestors) -> Self {
         self.ancestors = Arc::new(ancestors);
         self
     }
 
-    /// Whether a Workload may be stored otherwise than it is cached, because a write of its status or of the number of its dispatch
-    /// is under way, was not answered, or met a newer version. Then nothing is done elsewhere that follows from what is stored.
+    /// Whether a Workload's stored state may differ from the cached one, because a write of its status or of its dispatch number
+    /// is under way, was not answered, or met a newer version. Until it is known, nothing is done elsewhere that depends on the
+    /// stored state.
     ///
-    /// Limit: of a write that is stored after its Workload was read again nothing is known before the watch tells.
+    /// Limit: a write that is stored only after its Workload was read again is noticed only when the watch tells of it.
     pub fn is_unsure(&self, workload: &Key) -> bool {
         self.unsure.is(workload, || self.workloads.get(workload))
     }
@@ -215,7 +216,7 @@ impl Caches {
         }
     }
 
-    /// The name of each cache that everything depends on and its health, to wait for the first list and to report what is missing.
+    /// The name and health of each cache that everything depends on, to wait for the first list and to report what is missing.
     pub fn healths(&self) -> Vec<(String, Follower<Health>)> {
         vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
@@ -233,13 +234,13 @@ impl Caches {
         ]
     }
 
-    /// The same for the kinds of jobs, on each of which only jobs of that kind depend.
+    /// The same for the kinds of jobs; on each of them only jobs of that kind depend.
     pub fn kind_healths(&self) -> Vec<(String, Follower<Health>)> {
         let of = |jobs: &KindCache| (jobs.resource.plural.clone(), jobs.objects.health());
         self.jobs.iter().map(of).collect()
     }
 
-    /// Has everything listed again now ([`Cache::refresh`]).
+    /// Lists everything again now ([`Cache::refresh`]).
     pub(crate) fn refresh(&self) {
         self.cluster_queues.refresh();
         self.cohorts.refresh();
@@ -304,12 +305,12 @@ impl OwnerIndex {
 #[derive(Debug, Default)]
 pub struct PrebuiltIndex(Mutex<BTreeMap<Key, Claims>>, OnceLock<Identifiers>);
 
-/// Who wants to adopt a Workload: each job with the name of a member that says so.
+/// The jobs that want to adopt a Workload: each job with the name of the member that names the Workload.
 type Claims = BTreeSet<(JobRef, Key)>;
 
 impl PrebuiltIndex {
     fn read_from(&self, identifiers: Identifiers) {
-        // Why nothing when it was said before: a process has one configuration.
+        // Why a second call is ignored: a process has one configuration.
         let _ = self.1.set(identifiers);
     }
 
@@ -347,8 +348,8 @@ impl PrebuiltIndex {
 
 /// The Workload that a copy of ours names, in the annotation or in the label.
 ///
-/// Why nothing that has a controller: some controllers give what they make for a job its labels and annotations (that of Ray does,
-/// for the cluster of a job), and a copy is made by no controller.
+/// Why no object with a controller: some controllers (such as Ray's, for the cluster of a job) pass a job's labels and
+/// annotations on to the objects that they make, and no controller makes our copies.
 pub fn named(job: &DynamicObject) -> Option<Key> {
     let is_made = { job.owner_references().iter() }.any(|owner| owner.controller == Some(true));
     wanted(job, Identifiers::Annotations).filter(|_| !is_made)

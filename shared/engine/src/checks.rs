@@ -1,7 +1,7 @@
 //! Where a process plugs in the admission checks it is responsible for: the manager dispatches, the worker provisions.
 //!
-//! Invariant: a check never writes a Workload. It changes the status that is being composed, in memory, and hands back
-//! what is to be done once that status is stored.
+//! Invariant: a check never writes a Workload. It changes the status that is being composed, in memory, and returns what is to be
+//! done once that status is stored.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,7 +25,7 @@ pub struct Pass<'a> {
     pub workload: &'a Workload,
 }
 
-/// Work to do after the status was stored; an error is logged and the pass is tried again.
+/// Work to do after the status was stored; an error is logged and the pass is retried.
 pub type Work = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// What a check wants beside the changed status.
@@ -33,28 +33,28 @@ pub type Work = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 pub struct Follow {
     /// Events to emit once the status is stored.
     pub notes: Vec<Note>,
-    /// When to look again even if nothing changes.
+    /// When to run the next pass even if nothing changes.
     pub wake_at: Option<Timestamp>,
     /// What to do once the status is stored.
     pub work: Option<Work>,
     /// Annotations to put on the Workload before the status is stored.
     pub annotate: Vec<(&'static str, String)>,
-    /// Whether the job is known to be at rest whatever its own status says.
+    /// Whether the job is known to be at rest, whatever its own status says.
     pub rest: Rest,
 }
 
 /// Whether a job that is to stop has stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// Its own status says so, or not.
+    /// Only the job's own status shows it.
     #[default]
     AskTheJob,
-    /// Nothing of it runs or can start anywhere, also if its last mirrored status still counts pods.
+    /// No pod of it runs or can start anywhere, even if its last mirrored status still counts pods.
     Certain,
 }
 
 impl Follow {
-    /// Both.
+    /// Joins the wishes of two checks.
     fn and(mut self, mut other: Self) -> Self {
         self.notes.append(&mut other.notes);
         self.annotate.append(&mut other.annotate);
@@ -64,7 +64,7 @@ impl Follow {
         }
         self.work = match (self.work.take(), other.work.take()) {
             (Some(first), Some(second)) => Some(Box::pin(async move {
-                // Why both: a check that fails holds up no other.
+                // Why both: a check that fails must not hold up the other.
                 let done = first.await;
                 second.await.and(done)
             })),
@@ -74,9 +74,10 @@ impl Follow {
     }
 }
 
-/// One part of a process that has a say about Workloads, such as an admission check. What it does not say is left to the others.
+/// A part of a process that decides about Workloads, such as an admission check. Its defaults leave the decision to the other
+/// parts.
 pub trait Checks: Send + Sync {
-    /// Looks at one Workload, changes `status` where its checks have something to say, and says what follows.
+    /// Looks at one Workload, changes `status` where its checks decide something, and returns what follows.
     fn plan(&self, _pass: &Pass<'_>, _status: &mut Status, _now: Timestamp) -> Follow {
         Follow::default()
     }
@@ -84,33 +85,35 @@ pub trait Checks: Send + Sync {
     /// The Workload is gone.
     fn gone(&self, _key: &Key) {}
 
-    /// This replica leads now, after it has followed: what its decisions are made from beside the caches of the engine is to be
-    /// listed again, and nothing decided before that. Called before anything is decided.
+    /// Called when this replica begins to lead, before anything is decided. The part must list again what its decisions read
+    /// outside of the engine's caches, and decide nothing before that.
     fn catch_up(&self) {}
 
-    /// Whether the job of this Workload may be started now. When that changes, whoever said no makes the job due again.
+    /// Whether the job of this Workload may be started now. When the answer changes from no to yes, the part makes the job due
+    /// again.
     fn may_start(&self, _workload: &ApiWorkload) -> bool {
         true
     }
 
-    /// Whether the job may run in another cluster whatever its own status shows: that cluster may be out of sight. Then it is
-    /// at rest only when [`Follow::rest`] is [`Rest::Certain`].
+    /// Whether the job may run in another cluster, whatever its own status shows: that cluster may be unreachable. Then the job
+    /// is at rest only when [`Follow::rest`] is [`Rest::Certain`].
     fn may_run_elsewhere(&self, _workload: &ApiWorkload) -> bool {
         false
     }
 
-    /// What a job does that runs somewhere else; `None`: what it says itself counts.
+    /// What a job does that runs in another cluster; `None`: its own status counts.
     fn there(&self, _workload: &ApiWorkload) -> Option<There> {
         None
     }
 
-    /// What is to be shown on the local job, if the job runs somewhere else.
+    /// What the local job must show if the job runs in another cluster.
     fn runs_elsewhere(&self, _workload: &ApiWorkload, _job: &JobKey) -> Option<Elsewhere> {
         None
     }
 }
 
-/// All that has a say about Workloads in this process, asked in this order. Each sees the status as the one before has left it.
+/// All parts of this process that decide about Workloads, asked in this order. Each sees the status as the one before has left
+/// it.
 #[derive(Clone, Default)]
 pub struct CheckList(Arc<[Arc<dyn Checks>]>);
 
@@ -133,7 +136,7 @@ impl CheckList {
         self.0.iter().for_each(|check| check.catch_up());
     }
 
-    /// Whether none forbids it.
+    /// Whether no part forbids it.
     pub(crate) fn may_start(&self, workload: &ApiWorkload) -> bool {
         self.0.iter().all(|check| check.may_start(workload))
     }
@@ -153,12 +156,12 @@ impl CheckList {
     }
 }
 
-/// What a job does that runs in another cluster, where its own status cannot say it.
+/// What a job does in another cluster, where its own status cannot show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct There {
     /// Its pods that are no longer needed, by pod set.
     pub reclaimable: BTreeMap<PodSetName, u32>,
-    /// Whether all its pods are ready or have succeeded; `None`: its own status says it.
+    /// Whether all its pods are ready or have succeeded; `None`: its own status shows it.
     pub ready: Option<bool>,
 }
 
@@ -167,19 +170,21 @@ pub struct There {
 pub struct Elsewhere {
     /// Its copy there, as last seen; `None` while there is none or the cluster cannot be reached.
     pub job: Option<CachedJob>,
-    /// What is known of it without a copy.
+    /// What is known of the job without a copy.
     pub fate: Fate,
+    /// The node that stands for its cluster, if its objects are to be put on it.
+    pub node: Option<String>,
 }
 
-/// What is known of a job that runs elsewhere when there is no copy to look at.
+/// What is known of a job that runs elsewhere when there is no copy to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Unknown,
-    /// Nothing yet, because what it would follow from is being read again: ask again soon.
+    /// Nothing yet, because the facts are being read again: ask again soon.
     NotYet,
-    /// It has no pods anywhere, whatever its last mirrored status counts: the local job may be restored.
+    /// It has no pods anywhere, whatever its last mirrored status counts, so the local job may be restored.
     AtRest,
     /// It ended as its Workload says, and its own last status is lost.
     Ended,
@@ -191,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Says something about what it sees, and fails afterwards if it is told to.
+    /// Records what it sees, and fails afterwards if it is told to.
     struct Says {
         cluster: &'static str,
         wake_secs: i64,

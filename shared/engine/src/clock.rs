@@ -9,38 +9,38 @@ use roadstead_core::moment::later;
 use roadstead_kubeio::date::ServerTime;
 use tokio::time::Instant;
 
-/// Tells the time; handed in, so that a simulation can hand in its own.
+/// Gives the time; passed in, so that a simulation can pass its own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// By which part of the time that passes a steady clock is put right at most. *Source*: the drift of `spec/safety.md F18`.
+/// A steady clock is corrected by at most one part in so many of the passing time. *Source*: the drift of `spec/safety.md F18`.
 const SLEW: u32 = 10;
 /// Millionths of a whole.
 const MILLION: u32 = 1_000_000;
-/// What a clock may be wrong before it is worth a word.
+/// By how much a clock may be wrong before it is reported.
 const WRONG: SignedDuration = SignedDuration::from_mins(1);
 
-/// How long this process has been up, by a clock that never jumps. Whatever is about leases is measured with it and never with
-/// the time of day (`spec/safety.md F18`).
+/// How long this process has been up, by a clock that never jumps. Everything about leases is measured with it, never with the
+/// time of day (`spec/safety.md F18`).
 #[derive(Clone, Copy, Debug)]
 pub struct Uptime {
     started: Instant,
-    /// By how many millionths it goes too fast.
+    /// By how many millionths it runs too fast.
     ppm: i32,
 }
 
 impl Uptime {
-    /// It starts now.
+    /// Starts now.
     pub fn start() -> Self {
         Self::drifting(0)
     }
 
-    /// It starts now and goes by so many millionths too fast, or too slowly: what a simulation hands in.
+    /// Starts now and runs by so many millionths too fast, or (negative) too slow; for a simulation.
     pub fn drifting(ppm: i32) -> Self {
         let started = Instant::now();
         Self { started, ppm }
     }
 
-    /// Now.
+    /// The time since the start.
     pub fn now(&self) -> Moment {
         Moment::after_start(self.age())
     }
@@ -61,26 +61,26 @@ pub fn system() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The clock of an API server, by its answers; of the machine as long as there were none (`spec/safety.md F18`).
+/// The clock of an API server, by its answers; the machine's clock before the first answer (`spec/safety.md F18`).
 pub fn of_server(time: ServerTime) -> Clock {
     Arc::new(move || time.now().unwrap_or_else(Timestamp::now))
 }
 
-/// Says so when the clock of the machine is another one than that of the API server.
+/// Logs a warning when the machine's clock differs from the API server's.
 pub fn compare(time: &ServerTime) {
     let Some(served) = time.now() else { return };
     let off = Timestamp::now().duration_since(served);
     if off.abs() > WRONG {
         tracing::warn!(
             "the clock of this machine is off by {} s from that of the API server, which is used for all but the dates of log lines; \
-             set the one of them right that is wrong",
+             correct the wrong one",
             off.as_secs()
         );
     }
 }
 
-/// The time of `wall` without its jumps: pauses, back-offs and time limits are then as long as they were meant to be
-/// (`spec/safety.md F18`). After a jump it goes by up to a tenth faster or slower until both agree again.
+/// The time of `wall` without its jumps, so that pauses, back-offs and time limits are as long as they should be (`spec/safety.md
+/// F18`). After a jump it runs up to a tenth faster or slower until both agree again.
 pub fn steady(wall: Clock, uptime: Uptime) -> Clock {
     let steady = Mutex::new(Steady::starting(wall()));
     Arc::new(move || {
@@ -91,9 +91,9 @@ pub fn steady(wall: Clock, uptime: Uptime) -> Clock {
 
 struct Steady {
     told: Timestamp,
-    /// The time of the process at which that was told.
+    /// The age of the process at which `told` was given.
     at: Duration,
-    /// Whether it was said already that the machine's clock is another one.
+    /// Whether the warning about the machine's clock was given.
     warned: bool,
 }
 
@@ -106,9 +106,9 @@ impl Steady {
         }
     }
 
-    /// What it shows when the process is so old and the machine's clock shows `wall`.
+    /// The time to show when the process has this age and the machine's clock shows `wall`.
     fn read(&mut self, age: Duration, wall: Timestamp) -> Timestamp {
-        // Why: two threads may have looked in one order and come here in the other.
+        // Why: two threads may read their age in one order and arrive here in the other.
         let Some(passed) = age.checked_sub(self.at) else {
             return self.told;
         };

@@ -1,8 +1,8 @@
 //! Which job a Workload belongs to.
 //!
-//! To its controller; and the copy that a manager of ours put here to the job that it put here for it, also before that job is
-//! its controller. Both name the same Workload of the manager and the same dispatch, so the job starts without waiting for one
-//! more write, and one that is over soon needs none (unlike the anchor).
+//! A Workload belongs to its controller. A copy that a manager put here belongs to the job that this manager put here with it,
+//! even before that job is its controller. Both name the same Workload of the manager and the same dispatch. So the job starts
+//! without waiting for one more write, and a short job needs no such write (unlike the anchor).
 //!
 //! *Source*: `spec/jobs.md 5.3 A`, `spec/safety.md 3.1`.
 
@@ -16,11 +16,10 @@ use roadstead_core::name::Key;
 
 use crate::caches::{Caches, JobKey, JobRef, KindCache, is_of_group, named};
 
-/// What both copies say of where they come from.
+/// The annotations that tell where both copies come from.
 const STAMPS: [&str; 2] = [annotations::WORKLOAD_UID, annotations::DISPATCH_EPOCH];
 
-/// The job to which a Workload belongs, if its kind is enabled, and that job's UID if it is one object. Whether it exists is not
-/// asked.
+/// The job to which a Workload belongs, if its kind is enabled, and that job's UID if it is one object. The job need not exist.
 pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, Option<String>)> {
     if is_of_group(workload) {
         let kind = caches.jobs.iter().position(KindCache::has_groups)?;
@@ -54,7 +53,7 @@ pub(crate) fn workloads_of(caches: &Caches, of_kind: &KindCache, job: &DynamicOb
     all
 }
 
-/// Whether one manager put both here for each other, in one dispatch, and nobody controls the Workload.
+/// Whether one manager put both here for each other, in one dispatch, and the Workload has no controller.
 pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
     let is_controlled = workload
         .owner_references()
@@ -68,7 +67,7 @@ pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
             .all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
 }
 
-/// Whether a manager of ours put a Workload here: then it is for the job that [`belongs`] to it and for no other.
+/// Whether a manager put a Workload here. Then it is only for the job that [`belongs`] to it.
 pub(crate) fn is_stamped(workload: &Workload) -> bool {
     let said =
         |all: &BTreeMap<String, String>, key: &str| all.get(key).is_some_and(|value| !value.is_empty());

@@ -3,32 +3,32 @@
 /// Why the engine could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Two webhooks for one path.
+    /// Two webhooks have the same path.
     #[error("putting the webhooks together")]
     Webhooks {
-        /// Which.
+        /// The path.
         #[source]
         source: roadstead_serve::webhook::Error,
     },
     /// The TLS settings of the configuration file leave nothing to use.
     #[error("setting up TLS")]
     Tls {
-        /// What is wrong with them.
+        /// What is wrong with the settings.
         #[source]
         source: roadstead_serve::tls::Error,
     },
     /// Settings that contradict each other.
     #[error("configuration key {key}: {why}")]
     Settings {
-        /// Where it stands.
+        /// The key of the setting.
         key: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A port cannot be had.
+    /// A port cannot be opened.
     #[error("opening a port")]
     Listen {
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: roadstead_serve::listen::Error,
     },

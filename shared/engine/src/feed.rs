@@ -1,4 +1,4 @@
-//! From caches to the brain: what changed is marked, read when the brain gets to it, parsed once, and handed over.
+//! From the caches to the brain: changes are marked, read when the brain gets to them, parsed once, and handed over.
 //!
 //! Invariant: the brain sees the latest state of every object that changed, but not every state in between.
 
@@ -12,7 +12,7 @@ use roadstead_kubeio::dirty::Dirty;
 
 use crate::caches::Caches;
 
-/// Something that changed. The order is that in which the brain takes a batch: configuration before workloads.
+/// An object that changed. The order is that in which the brain takes a batch: configuration before workloads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// A namespace.
@@ -27,7 +27,7 @@ pub(crate) enum Subject {
     ClusterQueue(Key),
     /// A LocalQueue.
     LocalQueue(Key),
-    /// A Workload; the UID tells a successor of the same name from the one that is gone.
+    /// A Workload; the UID tells it from a successor of the same name.
     Workload(Key, String),
 }
 
@@ -67,7 +67,7 @@ fn mark<K: kube::Resource + Send + Sync + 'static>(
     cache.listen(move |change: &Change<'_, K>| dirty.mark(subject(change.key.clone())));
 }
 
-/// Reads what a subject is now, as events for the brain.
+/// Reads the present state of a subject, as events for the brain.
 pub(crate) fn events(caches: &Caches, subject: Subject) -> impl Iterator<Item = Event> {
     let past = match &subject {
         Subject::LocalQueue(key) => caches.local_queues.get(key).and_then(|queue| {

@@ -1,4 +1,4 @@
-//! What both processes do around the engine: arguments, configuration, logs, client, health, metrics, an orderly end.
+//! What both processes need around the engine: arguments, configuration, logs, client, health, metrics, an orderly end.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -33,10 +33,10 @@ use crate::process::Parts;
 /// Threads of a process at most: more are never busy.
 const THREADS_MAX: usize = 8;
 
-/// How long a process that starts waits for the time of day.
+/// How long a starting process waits for the time of day.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Where Linux says what this machine is called.
+/// Where Linux tells the name of this machine.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Why a process could not start or did not end well.
@@ -57,7 +57,7 @@ pub enum Error {
     /// The threads could not be started.
     #[error("starting threads")]
     Threads(#[source] std::io::Error),
-    /// A port cannot be had.
+    /// A port cannot be opened.
     #[error(transparent)]
     Listen(listen::Error),
     /// The end was not orderly.
@@ -72,7 +72,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// With which code the process ends.
+    /// The exit code of the process.
     pub const fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Arguments(_) | Self::Config(_) => ExitKind::Usage,
@@ -91,9 +91,9 @@ impl Error {
 pub struct Host {
     /// Client of the process's own cluster; it is under [`Host::permit`].
     pub client: Client,
-    /// Under which all clients of the process change anything.
+    /// The permit under which all clients of the process send changes.
     pub permit: Permit,
-    /// What clients of the process call themselves; it names the place of this replica.
+    /// The user agent of the process's clients; it names the host of this replica.
     pub user_agent: String,
     /// The configuration.
     pub config: Arc<Config>,
@@ -104,7 +104,7 @@ pub struct Host {
     /// What must be true before the process is ready.
     pub readiness: Readiness,
     name: &'static str,
-    /// By its own API server.
+    /// The time by its own API server.
     time: ServerTime,
     leadership: Leadership,
     /// `None` for a process that has no replicas.
@@ -112,8 +112,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads arguments and configuration, starts logging, makes the client, and leads if nobody else does. Must be called inside a
-    /// runtime.
+    /// Reads arguments and configuration, starts logging, makes the client, and becomes the leader if there is none. Must be
+    /// called inside a runtime.
     ///
     /// *Errors*: see [`Error`].
     pub async fn prepare(args: &Args, name: &'static str, known: &[&'static str]) -> Result<Self, Error> {
@@ -148,7 +148,7 @@ impl Host {
             leadership,
             candidate: None,
         };
-        // Why first: what is decided and dated must not begin with another time of day than it goes on with.
+        // Why first: decisions and dates must use the same time of day from the start.
         host.time.learn(&host.client, TIME_MAX).await;
         clock::compare(&host.time);
         if host.config.leader_election.leader_elect {
@@ -160,11 +160,11 @@ impl Host {
     }
 
     async fn candidate(&self, args: &Args) -> Result<Candidate, Error> {
-        // Why a client of its own: its requests are what the permit of the others comes from.
+        // Why a client of its own: its requests renew the permit, so they must not need it.
         let client = connect::local(args.kubeconfig(), &self.user_agent)
             .await
             .map_err(Error::Connect)?;
-        // Why the machine's: the times in that Lease are for people, and show what the clock of a replica is.
+        // Why the machine's clock: the times in that Lease are for administrators, and show the clock of each replica.
         let clock = clock::system();
         let parts = (
             self.permit.clone(),
@@ -175,7 +175,7 @@ impl Host {
         Ok(Candidate::new(client, &self.config, replica, clock, parts))
     }
 
-    /// What its engine is put together from, as `name`.
+    /// The parts from which its engine is built, as `name`.
     pub fn parts(&self, name: &'static str) -> Parts {
         Parts {
             client: self.client.clone(),
@@ -190,11 +190,12 @@ impl Host {
         }
     }
 
-    /// Serves health and metrics, takes part in the election, and waits for the end of `tasks`, which all watch `stop`; the first
-    /// that ends before stops the process. Who led lets another lead at once after an end in good order.
+    /// Serves health and metrics, takes part in the election, and waits for the end of `tasks`, which all watch `stop`. The first
+    /// task that ends earlier stops the process. After an orderly end, a leader gives its Lease back, so that another replica can
+    /// lead at once.
     ///
-    /// *Errors*: a port cannot be had, the end was not orderly, or this replica leads no more: then the process must end at once,
-    /// and nothing is waited for.
+    /// *Errors*: a port cannot be opened, the end was not orderly, or this replica leads no more. In the last case the process
+    /// must end at once and waits for nothing.
     pub async fn run(mut self, registry: Registry, mut tasks: Tasks) -> Result<(), Error> {
         let health = Listener::bind("health", &self.config.health.bind)
             .await
@@ -230,14 +231,14 @@ impl Host {
     }
 }
 
-/// What API servers note about who has sent a request.
+/// The user agent, which API servers log with each request.
 fn user_agent(name: &str, place: Option<&str>) -> String {
     let fits = |place: &&str| place.bytes().all(|byte| byte.is_ascii_graphic());
     let place = place.filter(fits);
     place.map_or_else(|| name.to_owned(), |place| format!("{name} ({place})"))
 }
 
-/// Who this process is in an election.
+/// The identity of this process in an election.
 fn replica(place: Option<&str>, clock: &clock::Clock) -> Replica {
     let stamp = format!("{:x}-{:x}", std::process::id(), clock().as_nanosecond());
     if let Some(place) = place {
@@ -247,10 +248,10 @@ fn replica(place: Option<&str>, clock: &clock::Clock) -> Replica {
     Replica::on_host(host.trim(), &stamp)
 }
 
-/// Runs a process to its end on half of the cores, at most [`THREADS_MAX`]; prints what went wrong, and gives the exit code.
+/// Runs a process to its end on half of the cores, at most [`THREADS_MAX`]; prints the error, if any, and returns the exit code.
 ///
-/// Why not on all: an API server is often on the same machine, and a thread that is woken for little work costs more than the
-/// work (a fifth of all CPU time on two cores).
+/// Why not on all: an API server is often on the same machine, and waking a thread for little work costs more than the work (a
+/// fifth of all CPU time on two cores).
 pub fn main(name: &str, work: impl Future<Output = Result<(), Error>>) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -264,7 +265,7 @@ pub fn main(name: &str, work: impl Future<Output = Result<(), Error>>) -> ExitCo
     finish(name, result)
 }
 
-/// Prints what went wrong, with its causes, and gives the exit code.
+/// Prints the error with its causes, and returns the exit code.
 fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
@@ -276,8 +277,8 @@ fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
-    // Why not through the log: it may be what could not be set up. Why without a macro: one that cannot write panics, and the exit
-    // code would be lost.
+    // Why not through the log: logging may be what failed. Why without a macro: `eprintln` panics if it cannot write, and the
+    // exit code would be lost.
     let _ = writeln!(std::io::stderr(), "{text}");
     ExitCode::from(error.exit_kind().code())
 }
@@ -286,7 +287,7 @@ fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Else who starts it again could not tell this end from one that was asked for.
+    /// Otherwise the administrator could not tell this end from a requested one.
     #[tokio::test]
     async fn a_process_whose_part_has_ended_unasked_ends_with_an_error_that_says_so() {
         let ends = async |how: fn()| {
@@ -304,7 +305,7 @@ mod tests {
         let (text, _) = ends(|| ()).await;
         assert_eq!(
             text,
-            format!("dispatch ended although nobody asked it to stop; {remedy}")
+            format!("dispatch ended without being asked to stop; {remedy}")
         );
         let (text, source) = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
         assert_eq!(text, format!("dispatch panicked; {remedy}"));

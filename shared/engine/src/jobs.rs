@@ -2,8 +2,8 @@
 //!
 //! `read` gathers facts from caches, [`roadstead_core::job::plan`] decides, `write` does one thing after another.
 //!
-//! Invariant: it never writes a Workload's status; what it wants there it asks of the workload reconciler
-//! ([`crate::workloads::Requests`]). So the two never race for one object.
+//! Invariant: it never writes a Workload's status; it asks the workload reconciler for that ([`crate::workloads::Requests`]). So
+//! the two never race for one object.
 
 mod priority;
 mod read;
@@ -30,7 +30,7 @@ use roadstead_kubeio::reconcile::Outcome;
 
 use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
-use crate::checks::{CheckList, Fate};
+use crate::checks::{CheckList, Elsewhere, Fate};
 use crate::clock::Clock;
 use crate::parents;
 use crate::workloads::Requests;
@@ -38,19 +38,18 @@ use crate::workloads::Requests;
 pub(crate) use priority::resolve as resolve_priority;
 pub use read::job_of;
 
-/// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
+/// The pause before a status that could not be copied yet is tried again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
 
-/// When a job is looked at again whose owner is of a kind that is not listed.
+/// The pause before a job is tried again whose owner's kind is not listed.
 const PARENT_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once costs no write for that.
+/// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once then costs no such write.
 /// *Source*: `spec/experience.md 5`.
 const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(2);
-/// What the API server cuts off a creation time.
+/// The API server cuts creation times to this unit.
 const CREATION_GRAIN: Duration = Duration::from_secs(1);
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     pub(crate) client: Client,
@@ -85,7 +84,8 @@ impl Jobs {
                     due.add(job, Lane::Placed);
                 }
             }
-            // Why: a foreign Workload has had the name of a group.
+            // Why: the deleted Workload may have had the name of a pod group without belonging to it, and the group can now get
+            // its own.
             if change.new.is_none()
                 && let Some(kind) = caches.jobs.iter().position(KindCache::has_groups)
             {
@@ -98,7 +98,7 @@ impl Jobs {
                 }
             }
         });
-        // Why: a job whose class does not exist waits for it.
+        // Why: a job whose priority class does not exist waits for it.
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workload_classes.listen(move |change| {
             if change.old.is_some() == change.new.is_some() {
@@ -114,7 +114,7 @@ impl Jobs {
                 }
             }
         });
-        // Why everybody: whether a job is ours to touch depends on the labels of its namespace.
+        // Why all jobs of the namespace: the namespace's labels decide whether a job is managed.
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.namespaces.listen(move |change| {
             let labels = |n: Option<&Arc<k8s_openapi::api::core::v1::Namespace>>| {
@@ -134,8 +134,8 @@ impl Jobs {
         });
     }
 
-    /// Makes jobs due that the controller of another job has made, whenever that other job or its Workload changes: they follow it, and
-    /// nothing on them shows that it was let go or stopped.
+    /// Makes child jobs due whenever their parent job or its Workload changes. Children follow their parent, and nothing on them
+    /// shows that the parent was started or stopped.
     fn listen_for_children(&self) {
         let position = |framework: &str| {
             let mut kinds = self.caches.jobs.iter();
@@ -162,14 +162,14 @@ impl Jobs {
                     of_parent(uid);
                 }
             });
-            // Why too: whether they run follows from its Workload, which changes after it.
+            // Why too: whether the children run depends on the Workload, which changes after the job.
             let of_kind = parents.kind.kind().kind;
             self.caches.workloads.listen(move |change| {
                 let owners = change
                     .new
                     .into_iter()
                     .flat_map(|workload| workload.owner_references());
-                // Why by kind first: to look at all children for each Workload would cost too much.
+                // Why by kind first: a search of all children for each Workload would cost too much.
                 for owner in owners.filter(|owner| owner.kind == of_kind) {
                     wake(&owner.uid);
                 }
@@ -177,7 +177,7 @@ impl Jobs {
         }
     }
 
-    /// Makes a job due whenever what its controller has made of it changes.
+    /// Makes a job due whenever an object changes that its controller made for it.
     fn listen_for_companions(&self) {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
             let Some(companions) = jobs.companions() else {
@@ -193,7 +193,6 @@ impl Jobs {
         }
     }
 
-    /// One pass.
     pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
         let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
             return Outcome::Done;
@@ -219,7 +218,7 @@ impl Jobs {
         let scene = match read::scene(&self, &jobs, job.clone(), top.as_ref()) {
             Ok(scene) => scene,
             Err(problem) => {
-                // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
+                // Why not an error: the job stays as it is until its user corrects it, and that change makes it due.
                 self.tell(&jobs, job.first(), vec![problem]);
                 return Outcome::Done;
             }
@@ -254,7 +253,7 @@ impl Jobs {
         }
     }
 
-    /// The managed object above a job. Pods are jobs of their own whatever owns them. *Source*: `spec/jobs.md 5.1` steps 4, 5.
+    /// The managed object above a job. Pods are jobs of their own, whatever owns them. *Source*: `spec/jobs.md 5.1` steps 4, 5.
     async fn top(
         &self,
         jobs: &KindCache,
@@ -268,7 +267,8 @@ impl Jobs {
         ancestors::learn(&self.client, &self.caches, object).await
     }
 
-    /// Deletes what the controller of a job has made and would never let go; it makes it anew. `None` when it is not such a thing.
+    /// Deletes a held child of a job that would never be started; the job's controller creates it again. `None` when it is not
+    /// such a child.
     async fn replace(&self, jobs: &KindCache, at: &JobRef, object: &DynamicObject) -> Option<Outcome> {
         let (parents, parent) = ancestors::parent(&self.caches, object)?;
         let (child, outlives) = (member(object), JobKind::outlives);
@@ -291,7 +291,7 @@ impl Jobs {
         Some(done.err().unwrap_or(Outcome::Done))
     }
 
-    /// What follows when it cannot be told what is above a job: it stays as it is.
+    /// The outcome when the owners above a job cannot be determined: the job stays as it is.
     fn without_top(&self, jobs: &KindCache, object: &DynamicObject, stop: Stop<Missing>) -> Outcome {
         let note = match stop {
             Stop::Unread(Missing::Unlisted(_)) => return Outcome::After(PARENT_PAUSE),
@@ -306,21 +306,24 @@ impl Jobs {
         Outcome::Done
     }
 
-    /// Shows on the local job what its copies on a worker show, or what is known without a copy.
+    /// Shows on the local job the status of its copies on a worker, or what is known without a copy.
     async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
         let elsewhere = self.checks.runs_elsewhere(workload, &at.key)?;
-        // Why the newest: this pass may just have written the job.
+        if let Err(failed) = self.settle(jobs, at, &elsewhere).await {
+            return Some(failed);
+        }
+        // Why read again: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
-        // Why not with a gate: nothing here writes over what is shown.
+        // Why not for a kind that is held by gates: nothing here would ever reset the shown status.
         let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {
             (Some(copies), _) if is_held && copies.look(jobs.kind).ended.is_none() => return None,
             (Some(copies), _) => copies.with(|copies| show(Remote::Copies(copies))),
             (None, Fate::Unknown) => return None,
-            // Why: nothing else makes it due when that is known again (seed 8747).
+            // Why: nothing else makes the job due when the facts are known again.
             (None, Fate::NotYet) => return Some(Outcome::After(DEFERRED_PAUSE)),
             (None, Fate::AtRest) => show(Remote::AtRest),
             (None, Fate::Ended) => show(Remote::Ended(&read::ended(workload)?)),
@@ -333,7 +336,25 @@ impl Jobs {
         mirror.is_deferred.then_some(Outcome::After(DEFERRED_PAUSE))
     }
 
-    /// Shows on a job that it waits, once it has waited for a while.
+    /// Puts the objects of the local job on the node that stands for the cluster of their copies.
+    async fn settle(&self, jobs: &KindCache, at: &JobRef, elsewhere: &Elsewhere) -> Result<(), Outcome> {
+        let (Some(copies), Some(node)) = (&elsewhere.job, &elsewhere.node) else {
+            return Ok(());
+        };
+        // Why twice: they are let go before they are bound.
+        for _ in 0..2 {
+            let Some(local) = jobs.job(&at.key) else {
+                return Ok(());
+            };
+            let writes = local.with(|local| copies.with(|copies| jobs.kind.settle(local, copies, node)));
+            for write in writes {
+                write::carry_out(self, jobs, at.key.key(), write).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows on a job that it is waiting, once it has waited for a while.
     async fn show_wait(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Outcome {
         let waits = |workload: &Workload| workload.cluster_name().is_none() && !workload.is_true("Finished");
         let (Some(local), Some(true)) = (jobs.job(&at.key), scene.current_workload().map(waits)) else {

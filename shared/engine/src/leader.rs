@@ -1,11 +1,11 @@
 //! Which of several replicas of this process does the work: one leads, the others wait with filled caches and serve webhooks,
 //! health and metrics.
 //!
-//! [`Leadership`] is what the parts of a process look at; `candidate` takes part in the election and says who leads. What is
-//! decided there is decided in [`roadstead_core::leader`].
+//! [`Leadership`] tells the parts of a process whether it leads; `candidate` takes part in the election. The rules of the
+//! election are in [`roadstead_core::leader`].
 //!
-//! Invariant: nothing that writes runs before this replica leads, and a replica that has led once never waits again: it leads
-//! until its process ends. A write that is sent too late is stopped by the [`Permit`](roadstead_kubeio::permit::Permit).
+//! Invariant: nothing that writes runs before this replica leads. A replica that has led once never waits again: it leads until
+//! its process ends. A write that is sent too late is stopped by the [`Permit`](roadstead_kubeio::permit::Permit).
 //!
 //! *Source*: `spec/safety.md F6`.
 
@@ -23,12 +23,12 @@ pub use candidate::Lost;
 #[derive(Clone, Debug)]
 pub struct Leadership {
     elected: bool,
-    /// Cancelled when it begins to lead.
+    /// Cancelled when this replica begins to lead.
     won: CancellationToken,
 }
 
 impl Leadership {
-    /// Of a process that takes part in no election: it leads, and calls itself what the configuration asks for.
+    /// For a process without an election: it leads, and its role is the configured one.
     pub fn assumed(config: &Config) -> Self {
         let leadership = Self::waiting();
         leadership.won.cancel();
@@ -38,7 +38,7 @@ impl Leadership {
         }
     }
 
-    /// Of a replica that has not won yet.
+    /// For a replica that has not won yet.
     pub fn waiting() -> Self {
         Self {
             elected: true,
@@ -46,17 +46,17 @@ impl Leadership {
         }
     }
 
-    /// It leads from now on.
+    /// Makes this replica the leader from now on.
     pub fn win(&self) {
         self.won.cancel();
     }
 
-    /// Whether it leads.
+    /// Whether this replica leads.
     pub fn leads(&self) -> bool {
         self.won.is_cancelled()
     }
 
-    /// Label `replica_role`.
+    /// The value of label `replica_role`.
     pub fn role(&self) -> &'static str {
         match (self.elected, self.leads()) {
             (false, _) => "standalone",
@@ -65,9 +65,9 @@ impl Leadership {
         }
     }
 
-    /// Waits until it leads; false when `stop` came first.
+    /// Waits until this replica leads; false when `stop` came first.
     pub async fn won(&self, stop: &CancellationToken) -> bool {
-        // Why asked first: who leads from the start waits for nothing, not even for its turn.
+        // Why asked first: a replica that leads from the start must not wait, not even for a turn of the runtime.
         if self.leads() {
             return true;
         }
@@ -78,14 +78,14 @@ impl Leadership {
         }
     }
 
-    /// Runs `work` once it leads, unless `stop` comes first.
+    /// Runs `work` once this replica leads, unless `stop` comes first.
     pub async fn then(self, stop: CancellationToken, work: impl Future<Output = ()>) {
         if self.won(&stop).await {
             work.await;
         }
     }
 
-    /// Waits so long, or until it leads if it does not yet.
+    /// Waits for `pause`; a replica that does not lead yet stops waiting when it begins to lead.
     pub(crate) async fn rest(&self, pause: Duration) {
         if self.leads() {
             return tokio::time::sleep(pause).await;

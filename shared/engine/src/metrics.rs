@@ -1,13 +1,12 @@
 //! The engine's metrics: names, labels and buckets of the reference.
 //!
-//! Gauges are computed from the brain's reports when `/metrics` is asked; counters and histograms are moved by changes of
-//! Workloads as the cache sees them, and by rounds of decisions. Both ways are pure functions; this file only carries.
+//! Gauges are computed from the brain's reports when `/metrics` is read. Counters and histograms change with Workloads as the
+//! cache sees them, and with rounds of decisions. Both are pure functions; this file only connects them.
 //!
-//! Invariant: recording never waits for anything but a short lock, and never fails.
-//! *Source*: `spec/admission-engine.md 8`.
+//! Invariant: recording never waits for anything but a short lock, and never fails. *Source*: `spec/admission-engine.md 8`.
 //!
-//! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`, `custom` (labels of the
-//! operator), `events` (those that nobody gets to see).
+//! Reading order: `table`, `board` (counters and histograms), `transitions`, `rounds`, `standing`, `gauges`, `custom` (the
+//! administrator's labels), `events` (Events that were not written).
 
 mod board;
 mod custom;
@@ -66,7 +65,7 @@ struct Inner {
     events: OnceLock<Recorder>,
 }
 
-/// What the configuration switches on.
+/// The metrics that the configuration switches on.
 #[derive(Clone, Debug)]
 struct Switches {
     local_queues: LocalQueues,
@@ -149,14 +148,14 @@ impl Metrics {
         metrics
     }
 
-    /// The same, which tells of the events of this recorder that were not written too.
+    /// The same metrics, with the events of this recorder that were not written.
     pub(crate) fn with_events(self, recorder: &Recorder) -> Self {
-        // Why nothing when it was said before: an engine has one recorder.
+        // Why a second call is ignored: an engine has one recorder.
         let _ = self.0.events.set(recorder.clone());
         self
     }
 
-    /// Adds all of them to what `/metrics` shows.
+    /// Adds all metrics to the registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
         if let Some(recorder) = self.0.events.get() {
@@ -164,14 +163,14 @@ impl Metrics {
         }
     }
 
-    /// Counts something that no Workload's status shows. What happens while another replica leads is counted there.
+    /// Counts something that no Workload's status shows. While another replica leads, that replica counts it.
     pub fn record(&self, update: Update) {
         if self.is_on(update.metric) && self.0.leadership.leads() {
             self.0.board.record(update);
         }
     }
 
-    /// Counts what happened in rounds of decisions that took so long together.
+    /// Counts the outcome of rounds of decisions that took `took` together.
     pub(crate) fn rounds(&self, outcome: &CycleOutcome, took: Duration) {
         for update in rounds::of(outcome, took) {
             self.record(update);
@@ -179,7 +178,7 @@ impl Metrics {
     }
 
     fn listen(&self) {
-        // Why weak: the cache lives in the metrics, and must not keep them alive in turn.
+        // Why weak: the cache is a part of the metrics, and must not keep them alive in turn.
         let inner = Arc::downgrade(&self.0);
         self.0.caches.workloads.listen(move |change| {
             if let Some(inner) = inner.upgrade() {
@@ -228,7 +227,7 @@ impl Metrics {
                     }
                 }
             }
-            // Why only when live: what is listed at the start was created long ago.
+            // Why only when live: Workloads of the first list were created long ago.
             (_, Some(new)) if self.0.caches.workloads.is_live() => self.created(new),
             (_, Some(_) | None) => {}
         }
@@ -244,7 +243,7 @@ impl Metrics {
         };
         let named = || local.as_ref().map(|queue| queue.spec.cluster_queue.clone());
         let cluster_queue = admitted(new).or_else(|| admitted(old)).or_else(named)?;
-        // Why: series of a queue that is gone must not come back.
+        // Why: series of a deleted queue must not come back.
         self.0.caches.cluster_queues.named(&cluster_queue)?;
         let above = self.0.reports.cohorts_above(&cluster_queue);
         Some(Owner {
@@ -311,9 +310,9 @@ impl Metrics {
         })
     }
 
-    /// All series of all metrics that are switched on, in the order of the table.
+    /// All series of all enabled metrics, in the order of the table.
     fn page(&self) -> Vec<(Metric, BTreeMap<Labels, Value>)> {
-        // Why here: a cohort that is only named has no object whose end the cache could tell of.
+        // Why here: a cohort without an object has no deletion that the cache could tell of.
         let cohorts = self.0.reports.all().cohorts;
         let is_known = |name: &str| cohorts.contains_key(&CohortName::from(name));
         self.0.board.keep("cohort", &is_known);
@@ -342,10 +341,10 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The family of a metric as the library wants it, which adds the ending of counters itself.
+/// The family of a metric as the library wants it; the library adds the suffix of counters itself.
 ///
-/// Wire: the reference has gauges and counters whose names differ by that ending only. `OpenMetrics` would give both families
-/// one name, so such a counter is told as a value of unknown type there; the text format tells it as a counter
+/// Wire: the reference has gauges and counters whose names differ only by that suffix. `OpenMetrics` would give both families one
+/// name, so such a counter is written there as a value of unknown type. The text format writes it as a counter
 /// (`roadstead_serve::metrics`).
 fn family(name: &'static str, kind: Kind) -> (&'static str, MetricType) {
     match kind {

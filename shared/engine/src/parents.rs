@@ -1,4 +1,4 @@
-//! Objects of other kinds that make pods which are queued: a pod says of which kind its parent is, and that kind which one.
+//! Objects of other kinds that make queued pods: a pod names the kind of its parent, and the parent may name another kind.
 //!
 //! *Source*: `spec/jobs.md 9.11 to 9.13, 4.1`.
 
@@ -15,17 +15,17 @@ use roadstead_kinds::Kind;
 
 use crate::caches::{Caches, KindCache, member};
 
-/// Whether the configuration names the integration of this kind, so that its objects are queued for themselves.
+/// Whether the configuration enables the integration of this kind, so that its objects are queued themselves.
 pub(crate) fn is_listed(config: &Config, kind: &Kind) -> bool {
     { config.integrations.frameworks.iter() }.any(|name| name == kind.framework)
 }
 
-/// The kind of what has made an object to be queued, as the object says it.
+/// The kind of the object's maker, as the object names it.
 pub(crate) fn said(object: &DynamicObject) -> Option<&str> {
     annotation(&object.metadata, annotations::POD_SUSPENDING_PARENT).filter(|framework| !framework.is_empty())
 }
 
-/// The object that has made a pod and says of what its group consists; `None` when there is no such.
+/// The object that made a pod and describes the pod's group; `None` when there is none.
 ///
 /// *Errors*: it is not known yet; a sentence for its user.
 pub(crate) fn of<'a>(
@@ -47,7 +47,7 @@ pub(crate) fn of<'a>(
     }
 }
 
-/// What a new pod gets from its parent.
+/// The labels and annotations that a new pod gets from its parent.
 ///
 /// *Errors*: as [`of`].
 pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>, String> {
@@ -56,7 +56,7 @@ pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>,
     };
     match jobs.kind.mark(member(&parent), &pod.metadata) {
         Some(mark) => Ok(Some(mark)),
-        // Why: a pod without it would wait for ever, and the parent may only be known as it was before.
+        // Why: a pod without it would wait for ever, and the cached parent may be out of date.
         None => Err(format!(
             "the {} {} has no place for this pod, as far as is known; try again in a moment",
             jobs.kind.kind().kind,

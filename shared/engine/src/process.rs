@@ -46,24 +46,24 @@ use crate::visibility::{ASKS_MAX, Ask, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
 
-/// Passes over Workloads at the same time.
+/// Concurrent passes over Workloads.
 const WORKLOAD_WORKERS: usize = 16;
-/// Passes over jobs at the same time.
+/// Concurrent passes over jobs.
 const JOB_WORKERS: usize = 16;
 
 /// Limit: how long the start waits for kinds of jobs that are neither listed nor known to be not served.
 const KINDS_MAX: Duration = Duration::from_secs(10);
 
-/// Limit: time the parts of the engine get to finish after the stop. Less than the process has, so that what hangs on an API server
-/// is cut off in good order.
+/// Limit: how long the parts of the engine may take to finish after the stop. It is shorter than the process's own limit, so that
+/// a part that waits for an API server is ended in good order.
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// The controllers that the engine brings; names for `--controllers`.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "webhooks"];
 
-/// What the engine is put together from.
+/// The parts from which the engine is built.
 pub struct Parts {
-    /// Client of the cluster it works for.
+    /// The client of its own cluster.
     pub client: Client,
     /// The configuration.
     pub config: Arc<Config>,
@@ -71,20 +71,20 @@ pub struct Parts {
     pub controllers: BTreeSet<&'static str>,
     /// Name of the process in Events.
     pub name: &'static str,
-    /// The time, by which everything is decided and dated; [`Parts::with_steady_clock`] takes the jumps out.
+    /// The time for all decisions and dates; [`Parts::with_steady_clock`] takes the jumps out.
     pub clock: Clock,
-    /// The same with its jumps: for certificates and tokens, which others date too.
+    /// The time with its jumps: for certificates and tokens, which other machines date too.
     pub wall: Clock,
-    /// How long it has been up, by a clock that never jumps: for leases.
+    /// How long the process has been up, by a clock that never jumps: for leases.
     pub uptime: Uptime,
     /// How long webhook certificates last.
     pub lifetimes: Lifetimes,
-    /// Whether it does the work, or waits until it may.
+    /// Whether this replica leads, or waits until it may.
     pub leadership: Leadership,
 }
 
 impl Parts {
-    /// The same with a clock that does not jump.
+    /// The same parts, with a clock that does not jump.
     #[must_use]
     pub fn with_steady_clock(mut self) -> Self {
         self.clock = clock::steady(self.clock, self.uptime);
@@ -95,19 +95,19 @@ impl Parts {
 /// The engine before its checks are plugged in: its caches and queues can be listened to.
 pub struct Engine {
     parts: Parts,
-    /// What the cluster holds.
+    /// The caches of the cluster.
     pub caches: Caches,
-    /// Workloads to look at.
+    /// Workloads that are due for a pass.
     pub workloads_due: Arc<Queue<Key>>,
-    /// Jobs to look at.
+    /// Jobs that are due for a pass.
     pub jobs_due: Arc<Queue<JobRef>>,
     /// Where Events go.
     pub recorder: Recorder,
-    /// What is counted; put it into a registry before the engine starts.
+    /// The metrics; put them into a registry before the engine starts.
     pub metrics: Metrics,
     reports: Arc<Reports>,
     events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// After it nothing more happens that is told as an Event.
+    /// Cancelled when no more Events will be recorded.
     silence: CancellationToken,
 }
 
@@ -115,7 +115,7 @@ impl Engine {
     /// An engine for the enabled job kinds. Nothing runs yet.
     pub fn new(parts: Parts) -> Self {
         let kinds = kinds(&parts.config);
-        // Why not `stop`: what the last passes decide after it is told too.
+        // Why not `stop`: the decisions of the last passes after the stop are recorded too.
         let silence = CancellationToken::new();
         let (recorder, events) = events::recorder(
             parts.client.clone(),
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Starts everything in `tasks`; `synced` and `webhooks` tell the health endpoint how far it is.
+    /// Starts everything in `tasks`; `synced` and `webhooks` show the health endpoint the progress.
     ///
     /// *Errors*: the webhook server could not be set up.
     #[expect(
@@ -270,7 +270,7 @@ impl Engine {
     }
 }
 
-/// The parts that run once everything has been listed and this replica leads; `None` for what is switched off.
+/// The parts that run once everything has been listed and this replica leads; `None` for a disabled part.
 struct Running {
     brain: Brain,
     statuses: queue_status::Writer,
@@ -303,7 +303,7 @@ impl Running {
             if !self.leadership.won(&stop).await {
                 return Ok(());
             }
-            // Why: what the leader before us has written last may not have come yet, and quota that it gave would be given twice.
+            // Why: the last writes of the previous leader may not have arrived, and quota that it gave would be given twice.
             caches.refresh();
             self.checks.catch_up();
             if !all_live(&caches, &stop).await {
@@ -345,8 +345,8 @@ impl Running {
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address, beside it the visibility server, which uses the same
-/// certificate, and what keeps that certificate.
+/// Starts the webhook server, unless the configuration gives it no address. Also starts the visibility server, which uses the
+/// same certificate, and the task that renews that certificate.
 async fn serve(
     handlers: Webhooks,
     certificates: Certificates,
@@ -372,7 +372,7 @@ async fn serve(
     Ok(())
 }
 
-/// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.
+/// Waits for the stop, or stops everything when any part ends, and gives the parts a moment to finish.
 ///
 /// Why the whole process: half an engine would hold quota and never give it back.
 async fn until_stopped(mut running: Tasks, stop: CancellationToken) -> Result<(), shutdown::Error> {
@@ -393,8 +393,8 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
         .collect()
 }
 
-/// Waits until everything has been listed, and each kind of jobs has been listed or is known to be not served; a kind of which
-/// neither is known for long holds up only its own jobs. False when `stop` came first.
+/// Waits until everything has been listed, and each kind of jobs has been listed or is known to be not served. A kind whose state
+/// stays unknown holds up only its own jobs. False when `stop` came first.
 async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
     let live = async {
         for (_, mut health) in caches.healths() {
@@ -409,7 +409,7 @@ async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
         if tokio::time::timeout(KINDS_MAX, settled).await.is_err() {
             tracing::warn!(
                 kinds = unlisted::names(&kinds).join(", "),
-                "these kinds of jobs cannot be listed, so nothing is decided about their jobs until they can be; all others go on"
+                "these kinds of jobs cannot be listed, so nothing is decided about these jobs until they can be; all other kinds go on"
             );
         }
     };
@@ -429,7 +429,7 @@ fn list(caches: &Caches, client: &Client, tasks: &mut Tasks, stop: &Cancellation
     }
 }
 
-/// Tells when a kind of jobs cannot be listed or watched, or is not served, until `stop`.
+/// Reports when a kind of jobs cannot be listed or watched, or is not served, until `stop`.
 async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationToken) {
     let mut state = health.clone();
     let telling = async {
@@ -451,15 +451,15 @@ async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationTok
     );
 }
 
-/// Tells when a kind of objects of the process's own cluster cannot be listed or watched, until `stop`.
+/// Reports when a kind of objects of the process's own cluster cannot be listed or watched, until `stop`.
 ///
-/// Why: a right that was taken away or a definition that is gone stops what depends on it, and nothing else would say so.
+/// Why: a missing right or definition stops everything that depends on it, and nothing else would report it.
 pub async fn tell_unread(kind: String, health: Follower<Health>, stop: CancellationToken) {
     let telling = trouble::tell_unread(health, |why| match why {
         Some(why) => tracing::error!(
             kind,
-            "they cannot be listed or watched in this process's own cluster, so what depends on them stands still, or is decided \
-             from what was known: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
+            "they cannot be listed or watched in this process's own cluster, so decisions about them wait or use the last known \
+             state: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
              kind is not served, apply deploy/crds"
         ),
         None => tracing::info!(kind, "they can be listed and watched again"),

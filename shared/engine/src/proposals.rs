@@ -1,9 +1,9 @@
-//! What the brain wants written about Workloads, until it is written or withdrawn.
+//! The writes that the brain proposes for Workloads, until they are written or withdrawn.
 //!
-//! Explanations of why somebody waits are held back for a moment, because most workloads that wait do so only briefly, and
-//! of several explanations only the last is worth a write; while many workloads are admitted they are rationed, because they
-//! would take from admissions what the API server can do. Invariants: decisions are handed out at once, but for a reservation
-//! that was just refused; every explanation that is not overtaken is handed out in the end, oldest first.
+//! Explanations of why a Workload waits are held back for a moment: most Workloads wait only briefly, and only the last of
+//! several explanations is worth a write. While many Workloads are admitted, explanations are rationed, because they would take
+//! the API server's time from admissions. Invariants: decisions are handed out at once, except for a reservation that was just
+//! refused. Every explanation that is not replaced is handed out in the end, oldest first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,28 +14,27 @@ use roadstead_core::name::{Key, Uid};
 
 /// How long an explanation is held back.
 pub(crate) const HOLD: SignedDuration = SignedDuration::from_secs(1);
-/// Over how long reservations are counted.
+/// The window in which reservations are counted.
 ///
-/// Why not shorter: an API server that is busy pauses for a second or two, and everything that is held back would be written
-/// just then.
+/// Why not shorter: a busy API server pauses for a second or two, and all held-back explanations would be written just then.
 const WINDOW: SignedDuration = SignedDuration::from_secs(3);
-/// Reservations in a window from which on explanations are rationed.
+/// From so many reservations in a window on, explanations are rationed.
 const BUSY: u32 = 15;
-/// While they are rationed: one per so many reservations.
+/// While rationed: one explanation per so many reservations.
 const PER_RESERVATIONS: u32 = 10;
 /// Explanations saved up for a moment in which many are due.
 const BURST: u32 = 100;
 /// How long to wait for a ration.
 const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
-/// See the module.
+/// All proposals, by Workload.
 #[derive(Debug, Default)]
 pub(crate) struct Proposals(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
     all: BTreeMap<Key, Entry>,
-    /// Explanations that are held back, by when they are due. Entries that were overtaken stay until then.
+    /// Explanations that are held back, by due time. Replaced entries stay until then.
     line: VecDeque<(Timestamp, Key)>,
     /// When the API server refused a reservation.
     refused: BTreeMap<Key, Timestamp>,
@@ -53,10 +52,10 @@ struct Entry {
 /// How many reservations there are, and how many explanations they allow.
 #[derive(Debug)]
 struct Traffic {
-    /// The present window and the one before: since when, and how many.
+    /// The start of the present window, and the counts of it and the one before.
     since: Option<Timestamp>,
     counts: [u32; 2],
-    /// In reservations.
+    /// The saved ration, in reservations.
     saved: u32,
 }
 
@@ -107,7 +106,7 @@ impl Proposals {
         (entry.uid == *uid && entry.held.is_none()).then(|| entry.proposal.clone())
     }
 
-    /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
+    /// Takes out a proposal that was carried out or does not apply any more; a newer one for the same Workload stays.
     pub(crate) fn settle(&self, key: &Key, proposal: &Proposal) {
         let mut book = self.lock();
         if book.all.get(key).is_some_and(|entry| entry.proposal == *proposal) {
@@ -115,16 +114,16 @@ impl Proposals {
         }
     }
 
-    /// The API server refused what was proposed. Whether the brain is to be told, because quota goes back.
+    /// Notes that the API server refused a proposal. Returns whether the brain must be told, because quota goes back.
     pub(crate) fn refused(&self, key: &Key, proposal: &Proposal, now: Timestamp) -> bool {
         match proposal {
-            // Why back: what is refused now may be refused for ever.
+            // Why back: the API server may refuse it for ever.
             Proposal::Reserve { .. } => {
                 self.settle(key, proposal);
                 self.lock().refused.insert(key.clone(), now);
                 true
             }
-            // Why they stay: whoever needs the room waits for it, and the brain says nothing twice (seeds 7755, 8258, 8374).
+            // Why they stay: another Workload may wait for the quota of an eviction, and the brain proposes nothing twice.
             Proposal::Pending { .. } | Proposal::Evict { .. } => false,
         }
     }
@@ -136,13 +135,13 @@ impl Proposals {
         book.refused.remove(key);
     }
 
-    /// Takes in a decision; what was proposed for the Workload before is overtaken.
+    /// Takes in a decision; it replaces the earlier proposal for the Workload.
     pub(crate) fn put(&self, key: Key, uid: Uid, proposal: Proposal, now: Timestamp) {
         let mut book = self.lock();
         if matches!(proposal, Proposal::Reserve { .. }) {
             book.traffic.count(now);
         }
-        // Why: who is refused and tries again at once does nothing else.
+        // Why: a refused Workload that retries at once would keep the engine busy with nothing else.
         let again = { book.refused.remove(&key) }.is_some_and(|at| now.duration_since(at) < HOLD);
         let held = again.then(|| now.checked_add(HOLD).unwrap_or(Timestamp::MAX));
         let entry = Entry { uid, proposal, held };
@@ -150,7 +149,7 @@ impl Proposals {
         book.line.extend(held.map(|due| (due, key)));
     }
 
-    /// Takes in an explanation, which is held back. One that was held back before it keeps its place.
+    /// Takes in an explanation, which is held back. If one was held back already, the new one takes its place.
     pub(crate) fn explain(&self, key: Key, uid: Uid, proposal: Proposal, now: Timestamp) {
         let mut book = self.lock();
         if let Some(entry) = book.all.get_mut(&key)
@@ -170,7 +169,7 @@ impl Proposals {
         book.line.push_back((due, key));
     }
 
-    /// Hands out explanations that have been held back long enough: the Workloads to look at.
+    /// Releases explanations that have been held back long enough; returns their Workloads.
     pub(crate) fn release(&self, now: Timestamp) -> Vec<Key> {
         let mut book = self.lock();
         let Book {
@@ -194,10 +193,10 @@ impl Proposals {
         released
     }
 
-    /// When the next one is to be handed out.
+    /// When the next one is to be released.
     pub(crate) fn next_release(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.lock().line.front().map(|(due, _)| *due)?;
-        // Why not at once: what is due already waits for its ration.
+        // Why not at once: one that is due already waits for its ration.
         let soon = now.checked_add(PAUSE).unwrap_or(Timestamp::MAX);
         Some(due.max(soon))
     }
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!(proposals.release(at(3_019)), []);
         assert_eq!(proposals.release(at(3_020)), std::slice::from_ref(&key));
         assert_eq!(proposals.get(&key, &uid), Some(reserve()));
-        // Whoever comes again later does not wait.
+        // A Workload that comes again later does not wait.
         assert!(proposals.refused(&key, &reserve(), at(3_100)));
         proposals.put(key.clone(), uid.clone(), reserve(), at(9_000));
         assert_eq!(proposals.get(&key, &uid), Some(reserve()));
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(proposals.get(&key(1), &uid), None);
     }
 
-    /// Spec: experience (everybody who waits is told why, in the end).
+    /// Spec: experience (every waiting user is told why, in the end).
     #[test]
     fn explanations_are_rationed_while_many_workloads_are_admitted_and_then_all_told() {
         let proposals = Proposals::default();

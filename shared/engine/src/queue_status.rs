@@ -1,7 +1,7 @@
 //! Statuses of ClusterQueues, LocalQueues and Cohorts, written from the brain's reports.
 //!
-//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written, also
-//! when somebody else made the difference; and these writes take a fifth of the time at most.
+//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go. Only a status that differs is written,
+//! also when another client changed it. These writes take at most a fifth of the time.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -32,17 +32,17 @@ use crate::clock::Clock;
 
 /// The shortest time between two writes of one queue's status.
 const PACE: Duration = Duration::from_secs(1);
-/// The pause after a batch of writes, in times of what the batch took. Why: when the API server is busy, what it does for
-/// workloads goes before what it does for counts of them.
+/// The pause after a batch of writes, as a multiple of the batch's time. Why: when the API server is busy, its work for workloads
+/// goes before its work for their counts.
 const REST_PER_WORK: u32 = 4;
-/// The longest such pause: statuses are never much older.
+/// The longest such pause, so that statuses are never much older.
 const REST_MAX: Duration = Duration::from_secs(10);
 
-/// The brain's last words on every queue and cohort.
+/// The brain's latest reports on every queue and cohort.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     latest: Mutex<Latest>,
-    /// Which changed since the writer last looked.
+    /// The reports that changed since the writer's last batch.
     changed: Dirty<QueueRef>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) struct Latest {
 }
 
 impl Reports {
-    /// Takes over what changed in the state since the last call.
+    /// Takes in the changes of the state since the last call.
     pub(crate) fn take_in(&self, state: &mut State) {
         for queue in state.take_changed_queues() {
-            // Why not one lock for all: a reader waits for one report at most.
+            // Why not one lock for all: a reader then waits for one report at most.
             match &queue {
                 QueueRef::Cluster(name) => {
                     let report = state.cluster_queue_report(name);
@@ -77,7 +77,7 @@ impl Reports {
         }
     }
 
-    /// All of them as they are now.
+    /// All present reports.
     pub(crate) fn all(&self) -> Latest {
         self.lock().clone()
     }
@@ -102,7 +102,7 @@ impl Reports {
         let mut next = report.and_then(|report| Some(report.kinship.as_ref()?.parent.clone()));
         let mut above = Vec::new();
         while let Some(name) = next {
-            // Why: reports of one moment hold no circle, but these may be of different moments.
+            // Why: the reports of one moment hold no cycle, but these may be of different moments.
             if above.contains(&name) {
                 break;
             }
@@ -136,8 +136,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes a queue due when somebody else changes what its status says: a person, an older replica, a restored backup.
-    /// *Source*: `spec/admission-engine.md 7`.
+    /// Makes a queue due when another writer changes its status: a user, an older replica, a restored backup. *Source*:
+    /// `spec/admission-engine.md 7`.
     pub(crate) fn listen(&self) {
         self.follow(&self.caches.cluster_queues);
         self.follow(&self.caches.local_queues);
@@ -148,18 +148,19 @@ impl Writer {
         let (reports, shares, clock) = (self.reports.clone(), self.shares, self.clock.clone());
         cache.listen(move |change| {
             let Some(new) = change.new else { return };
-            // Why not a new spec: the last report is of the one before, and the brain marks what it has looked at.
+            // Why not for a new spec: the last report is of the old spec, and the brain marks the queue once it has looked at the
+            // new one.
             if { change.old }.is_some_and(|old| old.status() == new.status()) {
                 return;
             }
-            // Why compared here: most changes are our own writes, and the pause after a batch of nothing would delay news.
+            // Why compared here: most changes are our own writes, and the pause after an empty batch would delay real changes.
             if new.patch(&reports, shares, clock()).is_some() {
                 reports.changed.mark(K::name(change.key));
             }
         });
     }
 
-    /// Writes statuses until `stop`. `ended` is told of ClusterQueues that are being deleted and hold nothing any more.
+    /// Writes statuses until `stop`. `ended` is called for each ClusterQueue that is being deleted and holds no quota any more.
     pub(crate) async fn run(self, ended: impl Fn(&ClusterQueueName), stop: CancellationToken) {
         let mut rest = rest();
         let troubles = Troubles::default();
@@ -185,7 +186,7 @@ impl Writer {
                             if troubles.is_news(changed.clone(), &why) {
                                 tracing::warn!(
                                     queue = described(&changed),
-                                    "its status cannot be written, so what that shows is old: {why}; it \
+                                    "its status cannot be written, so it shows an old state: {why}; it \
                                      is tried again until it succeeds; if this is a refusal, apply deploy/rights"
                                 );
                             }
@@ -203,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Tells whether there was anything to write.
+    /// Returns whether there was anything to write.
     async fn write(&self, changed: &QueueRef) -> Result<bool, String> {
         match changed {
             QueueRef::Cluster(name) => {
@@ -239,7 +240,7 @@ impl Writer {
     }
 }
 
-/// Which queue or cohort it is, for people.
+/// The queue or cohort, for log lines.
 fn described(queue: &QueueRef) -> String {
     match queue {
         QueueRef::Cluster(name) => format!("ClusterQueue {name}"),
@@ -248,7 +249,7 @@ fn described(queue: &QueueRef) -> String {
     }
 }
 
-/// What has a status that a report is written into.
+/// A kind whose status is written from a report.
 trait Reported: Resource {
     type Status: PartialEq;
 
@@ -256,7 +257,7 @@ trait Reported: Resource {
 
     fn status(&self) -> Option<&Self::Status>;
 
-    /// What must be merged into its status so that it says what the last report says; `None` without a report too.
+    /// The merge patch that makes the status match the last report; `None` if it matches, or without a report.
     fn patch(&self, reports: &Reports, shares: Shares, now: Timestamp) -> Option<Value>;
 }
 
@@ -315,7 +316,7 @@ const fn rest() -> Rest {
     Rest::new(REST_PER_WORK, PACE..=REST_MAX)
 }
 
-/// Whether the object may go: it admits nobody any more, and nobody holds its quota.
+/// Whether a ClusterQueue may be deleted: it admits no more, and no Workload holds its quota.
 pub(crate) fn is_over(report: &ClusterQueueReport) -> bool {
     report.active.reason == "Terminating" && report.reserving == 0
 }

@@ -1,9 +1,9 @@
 //! Finalizer `kueue.x-k8s.io/resource-in-use` of ClusterQueues, ResourceFlavors, AdmissionChecks and Topologies.
 //!
-//! Each is kept as long as something refers to it: a ClusterQueue as long as a workload holds its quota, a flavor and a
-//! check as long as a ClusterQueue names them, a Topology as long as a flavor names it.
+//! Each is kept while something refers to it: a ClusterQueue while a workload holds its quota, a flavor and a check while a
+//! ClusterQueue names them, a Topology while a flavor names it.
 //!
-//! Invariant: a finalizer is taken away only from an object that is being deleted.
+//! Invariant: the finalizer is removed only from an object that is being deleted.
 //! *Source*: `spec/admission-engine.md 7, 9.3 B060, B061`, `spec/api.md API-2.4, API-5, API-6, API-7`.
 
 use std::fmt::{self, Debug};
@@ -24,9 +24,9 @@ use serde_json::json;
 use crate::caches::Caches;
 use crate::queue_status::{self, Reports};
 
-/// Pause after a write met a newer version; the watch usually brings it sooner.
+/// Pause after a write met a newer version; the watch usually brings that version sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// Passes at the same time.
+/// Concurrent passes.
 pub(crate) const WORKERS: usize = 2;
 
 /// An object whose finalizer may have to change.
@@ -66,7 +66,6 @@ impl From<bool> for Use {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Finalizers {
     pub(crate) client: Client,
@@ -76,7 +75,7 @@ pub(crate) struct Finalizers {
 }
 
 impl Finalizers {
-    /// Makes an object due whenever it, or what refers to it, changes.
+    /// Makes an object due whenever it, or an object that refers to it, changes.
     pub(crate) fn listen(&self) {
         let due = self.due.clone();
         self.caches.cluster_queues.listen(move |change| {
@@ -103,12 +102,11 @@ impl Finalizers {
             .listen(move |change| due.add(Object::Topology(change.key.name.clone()), Lane::New));
     }
 
-    /// One pass.
     pub(crate) async fn reconcile(self, object: Object) -> Outcome {
         match &object {
             Object::ClusterQueue(name) => {
                 let report = self.reports.cluster_queue(&ClusterQueueName::new(name.clone()));
-                // Why only with a report: what the brain has not looked at may hold quota.
+                // Why only with a report: a queue that the brain has not evaluated may hold quota.
                 let over = report.is_some_and(|report| queue_status::is_over(&report));
                 self.settle(&self.caches.cluster_queues, name, Use::from(!over))
                     .await
@@ -149,7 +147,7 @@ impl Finalizers {
         let Some(wanted) = wanted(&*stored, used) else {
             return Outcome::Done;
         };
-        // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
+        // Why the version: a merge patch replaces the whole list, and another client may have added to it.
         let patch = json!({ "metadata": {
             "finalizers": wanted, "resourceVersion": stored.resource_version(), "uid": stored.uid(),
         }});

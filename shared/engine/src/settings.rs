@@ -1,4 +1,4 @@
-//! What the configuration file says about admission, in the words of core. *Source*: `spec/api.md API-13, API-14`.
+//! The configuration of admission, translated for core. *Source*: `spec/api.md API-13, API-14`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
 
 use crate::clock::Clock;
 
-/// A state set up as the configuration and `--controllers` say. Without controller `admission` nothing new is admitted, and everything
-/// else goes on: queues have their statuses, and what waits says why.
+/// A state set up by the configuration and `--controllers`. Without controller `admission` nothing new is admitted, but
+/// everything else goes on: queues have their statuses, and pending Workloads say why they wait.
 pub(crate) fn state(config: &Config, controllers: &BTreeSet<&'static str>, clock: &Clock) -> State {
     let timestamp = match config
         .wait_for_pods_ready
@@ -48,7 +48,7 @@ pub(crate) const fn shares(config: &Config) -> Shares {
     }
 }
 
-/// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
+/// The rules that decide between workloads. *Source*: `spec/api.md API-13, API-14`.
 fn rules(config: &Config) -> Rules {
     let gate = |gate| {
         if config.feature_gates.enabled(gate) {
@@ -83,11 +83,11 @@ fn rules(config: &Config) -> Rules {
     }
 }
 
-/// How past usage orders workloads, if it does.
+/// How past usage orders workloads, if configured.
 fn past_usage(config: &Config) -> Option<UsagePolicy> {
     let sharing = config.admission_fair_sharing.as_ref()?;
     let on = config.feature_gates.enabled(FeatureGate::AdmissionFairSharing);
-    // Why positive: the loader has refused everything else.
+    // Why positive: the loader has refused all other values.
     let time = |span| Duration::try_from(span).unwrap_or(Duration::ZERO);
     let weights = sharing.resource_weights.iter();
     on.then(|| UsagePolicy {

@@ -1,12 +1,13 @@
-//! The visibility API: what waits in a queue, in order, for people with the right to ask.
+//! The visibility API: the pending workloads of a queue, in order, for users with the right to ask.
 //!
-//! It is an aggregated API group: the API server passes requests on to this process, which is reached with the certificate of
-//! the webhooks and asks the API server who is there and what they may do (`roadstead_serve::delegated`).
+//! It is an aggregated API group: the API server passes requests on to this process. This server uses the certificate of the
+//! webhooks and asks the API server who the user is and what the user may do (`roadstead_serve::delegated`).
 //!
-//! Invariant: the brain answers one question per turn of its loop and never waits for us. *Source*: `spec/api.md API-15`.
+//! Invariant: the brain answers one question per turn of its loop and never waits for this server. *Source*: `spec/api.md
+//! API-15`.
 //!
-//! Reading order: `path` (what was asked for), `page` (which part of the list), `summary` (the answer), `discovery` and
-//! `openapi` (what the API server wants to know), `reviews` (who and whether).
+//! Reading order: `path` (the requested resource), `page` (the requested part of the list), `summary` (the answer), `discovery`
+//! and `openapi` (documents for the API server), `reviews` (token and access reviews).
 
 mod discovery;
 mod openapi;
@@ -38,21 +39,21 @@ use crate::leader::Leadership;
 use page::Page;
 use path::{Of, Target};
 
-/// Limit: questions that may wait for the brain.
+/// Limit: questions that wait for the brain.
 pub(crate) const ASKS_MAX: usize = 8;
-/// Limit: time until the brain has answered.
+/// Limit: how long the brain's answer is waited for.
 const ASK_WAIT: Duration = Duration::from_secs(10);
-/// Limit: workloads of one queue that are looked at.
+/// Limit: workloads of one queue that are read.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// A question for the brain: what waits in this queue? The answer is `None` when there is no such queue.
+/// A question for the brain: which workloads wait in this queue? The answer is `None` when there is no such queue.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// Which queue.
+    /// The queue.
     pub(crate) queue: ClusterQueueName,
     /// How many workloads at most.
     pub(crate) limit: usize,
-    /// Where the answer goes; nobody minds if the one who asked is gone.
+    /// Where the answer goes; a client that has gone is no error.
     pub(crate) answer: oneshot::Sender<Option<Vec<PendingEntry>>>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
-    /// A server for this cluster that is not started yet.
+    /// A server for this cluster; it is not started yet.
     pub(crate) fn new(
         client: &Client,
         config: &Arc<Config>,
@@ -85,7 +86,7 @@ impl Visibility {
 
     /// Opens the port and serves until `stop`.
     ///
-    /// *Errors*: the port cannot be had, or the TLS settings leave nothing to use.
+    /// *Errors*: the port cannot be opened, or the TLS settings leave no usable version or cipher suite.
     pub(crate) async fn start(
         self,
         leadership: &Leadership,
@@ -198,7 +199,7 @@ impl Answerer {
                 Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
             Err(Missing::Answer) => {
-                let message = "the queues are not ready to be looked at; try again in a moment";
+                let message = "the queues cannot be read yet; try again in a moment";
                 Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }

@@ -1,7 +1,7 @@
 //! The webhooks of this process: what they answer, their certificates, and their registration.
 //!
-//! Invariant: an answer is computed from caches alone. What a new job names and no cache holds yet is read into them first
-//! (`lookup`); any other review costs the API server no further request.
+//! Invariant: an answer is computed from caches alone. Objects that a new job names and that no cache holds yet are read into the
+//! caches first (`lookup`). Any other review costs the API server no further request.
 //!
 //! Reading order: this file (which path has which handler), `jobs`, `lookup`, `own`, `conversion`, then `certificates` (the loop
 //! that keeps everything registered), `registration`, `definitions`.

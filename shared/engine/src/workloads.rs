@@ -1,11 +1,11 @@
-//! The workload reconciler: the only writer of a Workload's status and of its `spec.active`. It also lets `spec.priority`
-//! follow the value of the class that the Workload names, and deletes what has been kept long enough.
+//! The workload reconciler: the only writer of a Workload's status and of its `spec.active`. It also keeps `spec.priority` at the
+//! value of the class that the Workload names, and deletes Workloads whose retention time is over.
 //!
-//! One pass reads caches (and the Workload itself, when it is not known what became of an earlier write of it), lets
-//! [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new status, writes the difference as one
-//! patch, and then does what follows.
+//! One pass reads caches, and the Workload itself when the result of an earlier write is unknown. Then [`lifecycle::step`], the
+//! process's [`Checks`] and [`lifecycle::settle`] compose the new status. The pass writes the difference as one patch, and then
+//! does what follows.
 //!
-//! Invariant: what users see change at once is written at once, with the resourceVersion of what was read.
+//! Invariant: parts of the status that users see change together are written together, with the resourceVersion that was read.
 
 mod follow;
 mod policy;
@@ -39,7 +39,7 @@ use crate::proposals::Proposals;
 
 pub(crate) use policy::policy;
 
-/// Pause after a write met a newer version; the watch usually brings it sooner.
+/// Pause after a write met a newer version; the watch usually brings that version sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the job reconciler asks the workload reconciler to write, by Workload.
@@ -47,7 +47,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Requests(Mutex<BTreeMap<Key, (Uid, Request)>>);
 
 impl Requests {
-    /// Asks for something; the newest request for a Workload counts.
+    /// Asks for a write; the newest request for a Workload counts.
     pub(crate) fn put(&self, key: Key, uid: Uid, request: Request) {
         self.0
             .lock()
@@ -67,7 +67,6 @@ impl Requests {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Workloads {
     pub(crate) client: Client,
@@ -83,7 +82,7 @@ pub(crate) struct Workloads {
 }
 
 impl Workloads {
-    /// Makes a Workload due whenever it, its job, or something it depends on changes.
+    /// Makes a Workload due whenever it, its job, or an object it depends on changes.
     pub(crate) fn listen(&self) {
         let due = self.due.clone();
         self.caches
@@ -100,7 +99,7 @@ impl Workloads {
                 }
             });
         }
-        // Why everybody: a queue, check or flavor changes seldom, and what follows for each Workload is cheap to compute.
+        // Why all Workloads: a queue, check or flavor changes seldom, and a pass over each Workload is cheap.
         let everybody = |due: Arc<Queue<Key>>, caches: Caches| {
             move || {
                 for workload in caches.workloads.all() {
@@ -138,7 +137,7 @@ impl Workloads {
         });
     }
 
-    /// Makes the Workloads of a kind due whenever it becomes known which jobs of it there are.
+    /// Makes the Workloads of a kind due whenever its jobs become known.
     pub(crate) async fn follow(self, kind: usize) {
         let Some(mut health) = self.caches.jobs.get(kind).map(|jobs| jobs.objects.health()) else {
             return std::future::pending().await;
@@ -155,7 +154,6 @@ impl Workloads {
         }
     }
 
-    /// One pass.
     pub(crate) async fn reconcile(self, key: Key) -> Outcome {
         if let Err(outcome) = self.look_again(&key).await {
             return outcome;
@@ -171,7 +169,8 @@ impl Workloads {
         let workload = self.caches.counted(&stored);
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
-        // Why nothing until then: a job that is only not listed yet must not be taken for deleted. When that is known, it is due.
+        // Why nothing before that: a job that is only not listed yet must not count as deleted. The Workload becomes due when it
+        // is known.
         let Some(mut facts) = read::facts(&self.caches, self.policy, (&stored, &workload), now) else {
             return Outcome::Done;
         };
@@ -190,10 +189,11 @@ impl Workloads {
             workload: &workload,
         };
         let follow = self.checks.plan(&pass, &mut next.status, now);
-        // Why not when it goes: its job could no longer be told, because nothing would say where it ran.
+        // Why not while the Workload is being deleted: then nothing would record where its job ran.
         let goes = stored.metadata.deletion_timestamp.is_some();
         if follow.rest == Rest::Certain && !facts.at_rest() && !goes {
-            // Why again: what ran elsewhere is over, so quota is released now and not when a status arrives that never will.
+            // Why a second step: the job's run elsewhere is over, so quota is released now, without waiting for a status that
+            // never comes.
             facts = facts.rested();
             let evicted = roadstead_core::workload::Workload {
                 status: next.status.clone(),
@@ -248,33 +248,33 @@ impl Workloads {
         until(wake_at, now).map_or(Outcome::Done, Outcome::After)
     }
 
-    /// Reads a Workload again if what became of an earlier write of it is not known. Why not from the watch: it may be as silent as
-    /// the answer was (seed 5843: a copy went that the stored status named).
+    /// Reads a Workload again if the result of an earlier write is unknown. Why not from the watch: it may be as silent as the
+    /// answer was, and a copy that the stored status names would be deleted.
     async fn look_again(&self, key: &Key) -> Result<(), Outcome> {
         if !self.caches.is_unsure(key) {
             return Ok(());
         }
-        // Why before: one of that name that is made meanwhile is another one.
+        // Why before the read: a Workload of the same name that is created meanwhile is another one.
         let uid = { self.caches.workloads.get(key) }.and_then(|cached| cached.metadata.uid.clone());
         let api: Api<Workload> = Api::namespaced(self.client.clone(), &key.namespace);
         match api.get(&key.name).await {
-            // Why not listed again from here: that is for who watches, and holds up everybody.
+            // Why not listed again from here: the watch's task does that, and a list here would hold up every Workload.
             Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
                 return Err(Outcome::Failed(
-                    "it is stored as it was before it was last read, as after a restore of this cluster's etcd from a backup; \
+                    "the API server stores an older version than it has shown, as after a restore of its etcd from a backup; \
                      nothing is done for it until everything is listed again"
                         .to_owned(),
                 ));
             }
             Ok(stored) => self.caches.workloads.observe(stored),
-            // Why so strict: what is taken for gone ends everywhere.
+            // Why strict: a Workload that is wrongly believed deleted is stopped on every worker.
             Err(error) if uid.is_some() && write::says_gone(&error, &key.name) => {
                 self.caches.workloads.forget(key, uid.as_deref());
             }
             Err(error) => {
                 let why = write::describe(&error);
                 return Err(Outcome::Failed(format!(
-                    "what became of an earlier write is not known, and reading what is stored now failed: {why}"
+                    "the result of an earlier write is not known, and reading the Workload again failed: {why}"
                 )));
             }
         }
@@ -335,7 +335,7 @@ impl Workloads {
             key: key.clone(),
             uid: uid.clone(),
         };
-        // Closed only when the process is going down.
+        // Closed only when the process is ending.
         let _ = self.mail.send(event).await;
     }
 
@@ -354,19 +354,19 @@ impl Workloads {
     }
 }
 
-/// Why not gone by that: a proxy says it too, so it is read again before it counts as gone.
+/// Why not deleted: a proxy answers 404 too, so the object is read again before it counts as deleted.
 fn not_found(what: &str) -> String {
     format!("{what} was answered by \"not found\" (404); it is read again")
 }
 
-/// What an administrator wants of a queue that matters to the Workloads in it: a job on a lost worker waits for another policy, and
-/// nothing else makes it due.
+/// The parts of a queue that its Workloads depend on. A job on a lost worker waits for another policy, and only this change makes
+/// it due.
 fn wishes(queue: &ClusterQueue) -> (&ClusterQueueSpec, Option<LostPolicy>) {
     let policy = roadstead_convert::lost_policy(queue.metadata.annotations.as_ref());
     (&queue.spec, policy)
 }
 
-/// Work on what holds quota goes before new work.
+/// Work on Workloads that hold quota goes before new work.
 fn lane(workload: Option<&Workload>) -> Lane {
     match workload {
         Some(workload) if !workload.is_true(lifecycle::QUOTA_RESERVED) => Lane::New,

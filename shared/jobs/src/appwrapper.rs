@@ -25,7 +25,7 @@ pub mod path;
 pub mod probe;
 mod projection;
 
-/// The row of the table.
+/// The row of `AppWrapper` in the table of kinds.
 pub const ROW: &Kind = &rows::APP_WRAPPER;
 
 /// The kind `workload.codeflare.dev/v1beta2 AppWrapper`.
@@ -34,18 +34,18 @@ pub struct AppWrapper;
 
 const SUSPEND: [&str; 2] = ["spec", "suspend"];
 const COMPONENTS: [&str; 2] = ["spec", "components"];
-/// Condition of a component whose work is done, and its reason once no pod of it lives.
+/// Condition of a component whose work is done, and its reason once no pod of the component lives.
 const FINISHED: (&str, &str) = ("roadstead.dev/Finished", "SucceededAndPodsEnded");
 
 /// One pod set of a component.
 struct PodSet {
     component: usize,
-    /// Where its template stands, such as `template.spec.template`.
+    /// The path of its template, such as `template.spec.template`.
     path: String,
     count: i64,
 }
 
-/// All pod sets, in order: as its controller has written them down, else as the components say.
+/// All pod sets, in order: from the status that the controller wrote, or otherwise from the components.
 fn pod_sets_of(data: &Value) -> Vec<PodSet> {
     let components = json::list(data, &COMPONENTS);
     let stored = json::list(data, &["status", "componentStatus"]);
@@ -85,7 +85,7 @@ fn holds(data: &Value, kind: &str) -> bool {
     has(json::list(data, &["status", "conditions"]), kind).is_some()
 }
 
-/// A condition of this type that is True.
+/// The condition of this type, if it is True.
 fn has<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
     let mut conditions = conditions.iter();
     conditions.find(|condition| {
@@ -93,7 +93,7 @@ fn has<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
     })
 }
 
-/// *Source*: `spec/appwrapper.md 5.1`.
+/// How the `AppWrapper` ended, if it ended. *Source*: `spec/appwrapper.md 5.1`.
 fn finished(data: &Value) -> Option<Outcome> {
     let (success, message) = match json::text(data, &["status", "phase"])? {
         "Succeeded" => (true, "AppWrapper finished successfully"),
@@ -106,7 +106,7 @@ fn finished(data: &Value) -> Option<Outcome> {
     })
 }
 
-/// Pods of components whose work is done, by pod set. *Source*: `spec/appwrapper.md N-23`.
+/// Pods of finished components, by pod set. *Source*: `spec/appwrapper.md N-23`.
 fn reclaimable(name: &str, data: &Value) -> BTreeMap<PodSetName, u32> {
     let statuses = json::list(data, &["status", "componentStatus"]);
     let is_done = |component: usize| {
@@ -125,7 +125,7 @@ fn reclaimable(name: &str, data: &Value) -> BTreeMap<PodSetName, u32> {
     .collect()
 }
 
-/// The same with other infos in its components: what a merge patch sends, because it replaces lists as a whole.
+/// The object with these infos in its components. It is sent as a merge patch, which replaces lists as a whole.
 fn with_infos(data: &Value, suspended: bool, infos: &[PodSetInfo]) -> Value {
     let mut after = data.clone();
     json::set(&mut after, &SUSPEND, json!(suspended));
@@ -173,7 +173,7 @@ fn status_of(data: &Value) -> Value {
     json!({"status": json::at(data, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
 
-/// The status once nothing of it runs: quota is not held, nothing is deployed.
+/// The status once nothing of it runs: no quota is held, nothing is deployed.
 fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
     let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut conditions = json::list(data, &["status", "conditions"]).to_vec();
@@ -232,7 +232,7 @@ impl JobKind for AppWrapper {
         .collect()
     }
 
-    /// Without what it brings itself.
+    /// The needs of its pods, without the objects that the `AppWrapper` itself creates.
     fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
         let data = members.first().data;
         let components = json::list(data, &COMPONENTS);
@@ -297,7 +297,7 @@ impl JobKind for AppWrapper {
     ) -> Vec<Value> {
         let local = members.first();
         let mut copy = skeleton(self, local, identity);
-        // Unlike the anchor: the worker starts it, with what it admits there (`spec/appwrapper.md` N-25).
+        // Unlike the anchor: the worker starts the copy, with the assignment it makes there (`spec/appwrapper.md` N-25).
         let held = with_infos(&copy, true, &[]);
         json::set(
             &mut copy,
@@ -334,7 +334,7 @@ impl JobKind for AppWrapper {
         json::set(job.data, &SUSPEND, json!(true));
     }
 
-    /// It never removes itself.
+    /// An `AppWrapper` never removes itself.
     fn outlast_its_end(&self, _job: &mut MemberMut<'_>) {}
 
     fn forget_details(&self, copy: &mut MemberMut<'_>) {

@@ -33,7 +33,7 @@ const CONTROLLER_LABELS: [&str; 4] = [
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",
 ];
-/// Those of them that say nothing about the pods. Wire: `batch.kubernetes.io/job-name` stays.
+/// Those labels that the pod sets of a Workload do not have. Wire: `batch.kubernetes.io/job-name` stays.
 const NOT_IN_POD_SETS: [&str; 3] = ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid"];
 const SUSPEND: [&str; 2] = ["spec", "suspend"];
 const TEMPLATE: [&str; 2] = ["spec", "template"];
@@ -128,12 +128,12 @@ impl JobKind for BatchJob {
             }
         }
         let started = json::at(job.data, &["status", "startTime"]).is_some();
-        // Why: only templates of suspended jobs that look as if they had never started may be changed. Without a change
-        // one write is enough, and there is no stop under way to be marked.
+        // Why: only templates of suspended jobs that look as if they had never started may be changed. Without a change one write is
+        // enough, and no stop needs to be marked.
         let takes_time = restored != held || started;
         let difference =
             |before: &Value, after: &Value| json::difference(before, after).unwrap_or_else(|| json!({}));
-        // Only this key, so that annotations others add meanwhile stay.
+        // The patch changes only this key, so that annotations that other clients add meanwhile stay.
         let mut hold = difference(job.data, &held);
         if takes_time && !is_stopping(job) {
             json::set(&mut hold, &STOPPING, json!(labels::TRUE));
@@ -142,8 +142,8 @@ impl JobKind for BatchJob {
         if takes_time || annotation(job.meta, annotations::STOPPING).is_some() {
             json::set(&mut restore, &STOPPING, Value::Null);
         }
-        // Why: the API server refuses a change of the template as long as the status counts active pods. Until then the job
-        // stays marked as stopping, and the change of its status is what brings it back here.
+        // Why: the API server refuses a change of the template as long as the status counts active pods. Until then the job stays marked as
+        // stopping, and a change of its status triggers the next pass.
         let waits = pods(job.data) == Pods::Alive;
         let cleared = json!({"status": {"startTime": null}});
         [
@@ -169,7 +169,7 @@ impl JobKind for BatchJob {
             let mut template = json::at(local.data, &TEMPLATE).cloned().unwrap_or_default();
             restore(&mut template, &main.template, &[]);
             json::set(&mut copy, &TEMPLATE, template);
-            // Why: what was cut down here says nothing about how much room there is.
+            // Why: parallelism that was reduced here says nothing about the room on the worker.
             if min_parallelism(local.meta).is_some() {
                 set_parallelism(local.meta, &mut copy, main.count);
             }
@@ -182,8 +182,8 @@ impl JobKind for BatchJob {
             }
         }
         json::remove(&mut copy, &STOPPING);
-        // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts
-        // it. And it never removes itself before its end was seen here (later versions of the reference do that too).
+        // Unlike the anchor: a copy is always suspended at first, even when the local job runs already; the worker starts it. It never
+        // removes itself before its end was seen here (later versions of the reference do the same).
         json::set(&mut copy, &SUSPEND, json!(true));
         json::remove(&mut copy, &TTL);
         vec![copy]
@@ -214,7 +214,8 @@ impl JobKind for BatchJob {
         mirror
     }
 
-    // Why: `kubectl get jobs` calls a job without this condition Running. The Job controller writes it, but not for a job of ours.
+    // Why: `kubectl get jobs` shows a job without this condition as Running. The Job controller writes it, but not for a job that Roadstead
+    // manages.
     fn show_wait(&self, local: Members<'_>, now: Timestamp) -> Option<Write> {
         let job = local.first();
         let is_ours = self.manager_of(job) == Some(controllers::MULTIKUEUE);
@@ -259,7 +260,7 @@ impl JobKind for BatchJob {
         } else {
             Vec::new()
         };
-        // Why both: a start lowers it while it lets the job run, and a stop that is under way brings it back.
+        // Why both: a start reduces it together with the resumption, and a stop that is under way restores it.
         let runs = !spec_suspend(old.data) && !spec_suspend(new.data);
         if runs && min_parallelism(new.meta).is_some() && parallelism(old.data) != parallelism(new.data) {
             let text = "cannot change when partial admission is enabled and the job is not suspended";
@@ -295,7 +296,7 @@ fn pods_ready(job: &Value) -> bool {
     done >= count(job)
 }
 
-/// A condition of this type that holds.
+/// The condition of this type, if it is True.
 fn holds<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
     condition(job, kind).filter(|c| json::text(c, &["status"]) == Some("True"))
 }
@@ -338,15 +339,14 @@ fn reclaimable(job: &Value) -> BTreeMap<PodSetName, u32> {
     (spare > 0).then_some((main, spare)).into_iter().collect()
 }
 
-/// What to merge into the status of a job whose pods are certainly gone although it still counts some.
+/// The status patch for a job that still counts pods although they are certainly gone.
 fn without_pods(job: &Value) -> Option<Value> {
     let mut after = job.clone();
     clear_pods(&mut after);
     json::difference(&status_of(job), &status_of(&after))
 }
 
-/// What to merge into the status of a job whose end is known although no copy of it is left to be mirrored; `None` when it has
-/// ended.
+/// The status patch for a job whose end is known although no copy is left to mirror; `None` when the job has ended already.
 fn conclusion(job: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
     if finished(job).is_some() {
         return None;
@@ -356,7 +356,7 @@ fn conclusion(job: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
     let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut after = job.clone();
     clear_pods(&mut after);
-    // Why: the API server refuses an end without a beginning, and an end with pods that are not counted.
+    // Why: the API server refuses an end without a start, and an end with pods that are not counted.
     json::remove(&mut after, &["status", "uncountedTerminatedPods"]);
     if json::at(job, &["status", "startTime"]).is_none() {
         json::set(&mut after, &["status", "startTime"], at.clone());
@@ -387,12 +387,12 @@ fn time(at: &Value, path: &[&str]) -> Option<Timestamp> {
     json::text(at, path)?.parse().ok()
 }
 
-/// A job's status alone, as a patch has it.
+/// The status of a job in the form of a patch.
 fn status_of(job: &Value) -> Value {
     json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
 
-/// Lets a job count no pods that are not over.
+/// Sets the counters of unfinished pods of a job to zero.
 fn clear_pods(job: &mut Value) {
     for field in ["active", "ready", "terminating"] {
         if status_count(job, field) != 0 {
@@ -409,7 +409,7 @@ fn parallelism(job: &Value) -> i64 {
     json::int(job, &["spec", "parallelism"]).unwrap_or(1)
 }
 
-/// Pods that run at the same time.
+/// The number of pods that run at the same time.
 fn count(job: &Value) -> i64 {
     let parallelism = parallelism(job);
     json::int(job, &["spec", "completions"]).map_or(parallelism, |completions| completions.min(parallelism))
@@ -428,7 +428,8 @@ fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|c| json::text(c, &["type"]) == Some(kind))
 }
 
-/// With how few pods the job can start, if it says so. Not compared with the present parallelism, which a start may lower.
+/// The least number of pods with which the job can start, if set. It is not compared with the present parallelism, which a start may
+/// reduce.
 fn min_parallelism(meta: &ObjectMeta) -> Option<i64> {
     let min = annotation(meta, annotations::JOB_MIN_PARALLELISM)?.parse::<i64>();
     min.ok().filter(|min| *min > 0)
@@ -442,8 +443,8 @@ fn set_parallelism(meta: &ObjectMeta, job: &mut Value, count: u32) {
     }
 }
 
-/// The patch that makes the local job say that it is suspended, which Kubernetes 1.36 wants of a held job with pods
-/// elsewhere; `None` when it does already.
+/// The patch that makes the local job show that it is suspended; `None` when it does so already. Kubernetes 1.36 requires that of a
+/// suspended job with pods elsewhere.
 fn mark_suspended(local: &Value, now: Timestamp) -> Option<Value> {
     let said = condition(local, "Suspended").and_then(|c| json::text(c, &["status"]));
     if said == Some("True") {

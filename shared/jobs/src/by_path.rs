@@ -1,12 +1,12 @@
-//! A kind as data: where it is held back, where its pods stand, what its status says, as one value.
+//! A kind as data: one value with the paths of its suspend field, its pod sets and its status.
 //!
-//! Most kinds differ only in the names of fields. Such a kind is a [`ByPath`] and nothing else; a kind that needs code of its own
-//! implements [`JobKind`] itself, as `batch/v1 Job` does.
+//! Most kinds differ only in the names of fields. Such a kind is a [`ByPath`] and nothing else; a kind that needs its own code implements
+//! [`JobKind`] itself, as `batch/v1 Job` does.
 //!
-//! Invariant: a status of these kinds says nothing about pods that are being ended. So a job that its controller has looked at
-//! is never taken for one without pods ([`Pods::Untold`]): it may start elsewhere only when its object is gone.
+//! Invariant: a status of these kinds says nothing about pods that are terminating. So a job that its controller has looked at never counts
+//! as a job without pods ([`Pods::Untold`]): it may start elsewhere only when its object is gone.
 //!
-//! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (what a status says), `queued` (rules for jobs of a queue).
+//! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (the status), `queued` (rules for jobs of a queue).
 
 pub mod places;
 pub(crate) mod queued;
@@ -32,24 +32,24 @@ use signs::{Ends, Sign, Spare};
 /// The names of the fields that lead to a value.
 pub type Path = &'static [&'static str];
 
-/// A kind of job whose integration needs no code. *Source*: `spec/jobs.md 9`.
+/// A kind of job whose integration needs no code of its own. *Source*: `spec/jobs.md 9`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPath {
     /// Its row of the table.
     pub row: &'static Kind,
-    /// The boolean that holds it back.
+    /// The boolean field that suspends it.
     pub suspend: Path,
-    /// Where its pod sets stand, in their order.
+    /// The places of its pod sets, in their order.
     pub pod_sets: &'static [PodSets],
-    /// What its status says while it has pods.
+    /// The sign in its status that it has pods.
     pub active: Sign,
-    /// What its status says when its pods are ready or done.
+    /// The sign in its status that its pods are ready or done.
     pub ready: Sign,
-    /// How its status says that it has ended; `None` for a kind that has no end.
+    /// How its status shows the end; `None` for a kind that has no end.
     pub ends: Option<Ends>,
-    /// Where its status counts what will not need its pods any more.
+    /// Where its status counts parts that need no pods any more.
     pub spare: Option<Spare>,
-    /// The field by which it is removed some time after its end.
+    /// The field by which it is deleted some time after its end.
     pub time_to_live: Option<Path>,
     /// The field that names a priority class for the whole job. *Source*: `spec/jobs.md 5.13`.
     pub priority_class: Option<Path>,
@@ -57,29 +57,29 @@ pub struct ByPath {
     pub rules: Rules,
 }
 
-/// What only one kind does, beside what all do.
+/// Rules of a single kind, in addition to those of all kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The job with the pod templates that its controller makes where the job has none.
+    /// Adds the pod templates that the controller of the kind makes where the job has none.
     pub filled: fn(&Value) -> Cow<'_, Value>,
-    /// Whether the queue has to do with a job of the kind at all.
+    /// Whether jobs with these fields are queued at all.
     pub is_queued: fn(Member<'_>) -> bool,
-    /// Whether what the controller of the kind made of a job is held for good, though the job is not.
+    /// Whether a child of a running job stays suspended for good; from the job and the child.
     pub outlives: fn(Member<'_>, Member<'_>) -> bool,
-    /// Takes the templates that [`Self::filled`] put into a job out again, and puts what was changed in them where the kind has it.
+    /// Removes the templates that [`Self::filled`] has added, and moves their changes to the fields of the kind.
     pub emptied: fn(&mut Value),
-    /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
+    /// Adds to the pod sets of a job what its controller will add to its pods, so that quota counts it.
     pub added: fn(Member<'_>, &mut [JobPodSet]),
     /// Changes a new job after all other defaults.
     pub default: fn(&mut MemberMut<'_>),
-    /// What is wrong with a new job.
+    /// The problems of a new job.
     pub create: fn(Member<'_>) -> Vec<Problem>,
-    /// What is wrong with a change, from the old and the new job.
+    /// The problems of a change, from the old and the new job.
     pub update: fn(Member<'_>, Member<'_>) -> Vec<Problem>,
 }
 
 impl Rules {
-    /// None.
+    /// No further rules.
     pub const NONE: Self = Self {
         filled: |job| Cow::Borrowed(job),
         is_queued: |_job| true,
@@ -115,7 +115,7 @@ impl ByPath {
         after
     }
 
-    /// The job with this end, unless it has ended or its kind has no end.
+    /// The job with this end in its status; unchanged if it has ended or its kind has no end.
     fn concluded(&self, job: &Value, outcome: &Outcome, now: Timestamp) -> Value {
         let Some(ends) = self.ends.filter(|_| self.ended(job).is_none()) else {
             return job.clone();
@@ -125,7 +125,7 @@ impl ByPath {
         after
     }
 
-    /// The job with its pod sets changed; the change gets the template and the position of each.
+    /// The job with changed pod templates; the closure gets each template and its position.
     fn with_templates<E>(
         groups: &[Group],
         job: &Value,
@@ -140,7 +140,7 @@ impl ByPath {
         Ok(after)
     }
 
-    /// The same with the templates as they were in the pod sets of the Workload; as they are when the numbers do not fit.
+    /// The job with the templates of the Workload's pod sets; unchanged when the number of pod sets differs.
     fn restored(&self, job: &Value, original: &[JobPodSet]) -> Value {
         let filled = (self.rules.filled)(job);
         let groups = self.groups(&filled).unwrap_or_default();
@@ -161,7 +161,7 @@ impl ByPath {
     }
 }
 
-/// A patch of the object that is refused when another client has changed the job since it was read.
+/// A patch of the object that the API server refuses when another client has changed the job since it was read.
 ///
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
 pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
@@ -233,7 +233,7 @@ impl JobKind for ByPath {
         let groups = self.groups(&filled).unwrap_or_default();
         same_number(groups.len(), infos.len())?;
         let mut after = Self::with_templates(&groups, &filled, |at, group, template| {
-            // Why by name first: nothing promises the order of what was admitted.
+            // Why by name first: the admission has no guaranteed order.
             let named = infos.iter().find(|info| info.name == group.name);
             named
                 .or_else(|| infos.get(at))
@@ -263,7 +263,7 @@ impl JobKind for ByPath {
         let local = members.first();
         let data = &self.restored(local.data, original);
         let mut copy = skeleton(self, Member { data, ..local }, identity);
-        // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts it.
+        // Unlike the anchor: a copy is always suspended at first, even when the local job runs already; the worker starts it.
         json::set(&mut copy, self.suspend, json!(true));
         if let Some(field) = self.time_to_live {
             json::remove(&mut copy, field);

@@ -9,14 +9,14 @@ use crate::kind::JobPodSet;
 /// Whether tolerations are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerations {
-    /// They are.
+    /// Tolerations are compared.
     Compare,
-    /// They are not, because the Workload is admitted.
+    /// Tolerations are not compared, because the Workload is admitted.
     Skip,
 }
 
-/// Whether the pod sets of a job are those of a Workload, pairwise by position: counts, containers, init containers and,
-/// unless skipped, tolerations. Names, labels, selectors and the rest are not compared.
+/// Whether the pod sets of a job equal those of a Workload, pairwise by position. Counts, containers, init containers and, unless skipped,
+/// tolerations are compared; names, labels, selectors and the rest are not.
 pub fn same_pod_sets(job: &[JobPodSet], workload: &[JobPodSet], tolerations: Tolerations) -> bool {
     let same = |(left, right): (&JobPodSet, &JobPodSet)| {
         let field = |name: &str| {
@@ -24,7 +24,7 @@ pub fn same_pod_sets(job: &[JobPodSet], workload: &[JobPodSet], tolerations: Tol
                 .map(|set| json::at(&set.template, &["spec", name]))
                 .into();
             let plain = |value: Option<&Value>| without_repeated_env(value.cloned().unwrap_or_default());
-            // Why first: nearly always nothing differs, and looking closer copies both sides.
+            // Why first: nearly always they are equal, and the closer comparison copies both sides.
             left == right || equal(&plain(left), &plain(right))
         };
         left.count == right.count
@@ -36,7 +36,7 @@ pub fn same_pod_sets(job: &[JobPodSet], workload: &[JobPodSet], tolerations: Tol
     job.len() == workload.len() && job.iter().zip(workload).all(same)
 }
 
-/// Whether two values mean the same: quantities compare by value, and nothing equals an empty collection.
+/// Whether two values mean the same: quantities are compared by value, and an absent value equals an empty collection.
 pub fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => same_fields(left, right, equal_field),
@@ -87,7 +87,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A quantity as text: the API accepts plain numbers too.
+/// A quantity as text: the API also accepts plain numbers.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -96,7 +96,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A pod template in which each environment variable name stands once: at its first position, with its last value.
+/// The pod template with each environment variable name only once: at its first position, with its last value.
 ///
 /// Why: the API refuses duplicates in a Workload, while a Job may have them. *Source*: `spec/jobs.md 5.6`.
 pub fn sanitised(mut template: Value) -> Value {

@@ -1,4 +1,4 @@
-//! The rules that all kinds share, and what none of them may do with a bad object: one valid job of each kind, changed in one place.
+//! The rules that all kinds share, and what no kind may do with a malformed object: one valid job of each kind, changed in one place.
 
 use jiff::Timestamp;
 use roadstead_api::config::FeatureGates;
@@ -24,7 +24,7 @@ const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
-/// A kind, a spec of a job of it that asks for nothing else, and where the number of pods of its first pod set stands.
+/// A kind, a spec of a job with no optional fields, and the path of the number of pods of its first pod set.
 struct Sample {
     kind: &'static dyn JobKind,
     spec: Value,
@@ -112,7 +112,7 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// The same, and a `TrainJob`: its rules are those of all, but its pods are said elsewhere.
+/// All samples and a `TrainJob`: the common rules hold for it, but its pods are described elsewhere.
 fn ruled() -> Vec<Sample> {
     let train_job = Sample {
         kind: &TrainJob,
@@ -315,7 +315,7 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
     }
 }
 
-/// Its controller here would begin to run what runs on a worker, or let go of what runs here.
+/// The controller in this cluster would begin to run a job that runs on a worker, or let go of a job that runs here.
 ///
 /// Spec: safety 1 I1
 #[test]
@@ -395,7 +395,7 @@ fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {
     }
 }
 
-/// Fields that a later version of an API may have go with the job wherever it goes.
+/// Fields of a later version of an API stay in the job and its copies.
 #[test]
 fn unknown_fields_stay_in_the_job_and_in_its_copies() {
     for sample in samples() {
@@ -449,7 +449,7 @@ fn a_template_that_is_edited_while_its_job_is_held_does_not_match_its_workload_a
     }
 }
 
-/// As large as an API server takes.
+/// A job of the largest size that an API server accepts.
 #[test]
 fn a_huge_job_is_started_stopped_and_copied_as_any_other() {
     let huge = "x".repeat(1_400_000);
@@ -486,7 +486,7 @@ fn a_huge_job_is_started_stopped_and_copied_as_any_other() {
     }
 }
 
-/// Every value in a job, and in what a status usually holds, is replaced by nonsense, one at a time.
+/// Every value in a job, and in a usual status, is replaced by nonsense, one at a time.
 #[test]
 fn nonsense_anywhere_in_a_job_is_no_panic_and_no_end() {
     let nonsense = [
@@ -517,7 +517,7 @@ fn nonsense_anywhere_in_a_job_is_no_panic_and_no_end() {
     }
 }
 
-/// Everywhere in an object below its metadata.
+/// The pointers of all values of an object below its metadata.
 fn pointers(value: &Value, at: &str) -> Vec<String> {
     let below: Vec<String> = match value {
         Value::Object(fields) => fields

@@ -26,14 +26,14 @@ fn parts(object: &Value) -> (ObjectMeta, Value) {
     (meta, data)
 }
 
-/// Looks at an object as the only member of a job.
+/// Applies `look` to an object as the only member of a job.
 pub(crate) fn one<T>(object: &Value, look: impl FnOnce(Members<'_>) -> T) -> T {
     let (meta, data) = parts(object);
     let (meta, data) = (&meta, &data);
     look(Members::one(&Member { meta, data }))
 }
 
-/// Looks at a group.
+/// Applies `look` to a group.
 pub(crate) fn many<T>(objects: &[Value], look: impl FnOnce(Members<'_>) -> T) -> T {
     let parts: Vec<_> = objects.iter().map(parts).collect();
     let members: Vec<Member<'_>> = { parts.iter() }
@@ -42,7 +42,7 @@ pub(crate) fn many<T>(objects: &[Value], look: impl FnOnce(Members<'_>) -> T) ->
     look(Members::new(&members).unwrap())
 }
 
-/// Looks at two objects.
+/// Applies `look` to two objects.
 pub(crate) fn both<T>(first: &Value, second: &Value, look: impl FnOnce(Members<'_>, Members<'_>) -> T) -> T {
     one(first, |first| one(second, |second| look(first, second)))
 }
@@ -87,7 +87,7 @@ pub(crate) fn apply(job: &Value, patch: &Value) -> Value {
 #[derive(Clone, Copy)]
 pub(crate) struct Tested(pub(crate) &'static dyn JobKind);
 
-/// What is sent to one part of a job.
+/// The patches sent to one part of a job.
 fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
     let sent = |write: Write| {
         let Write::Patch { of: _, target, patch } = write else {
@@ -143,12 +143,12 @@ impl Tested {
         self.shown(local, Remote::AtRest, Timestamp::UNIX_EPOCH)
     }
 
-    /// The patch that shows an end of which there is no copy.
+    /// The patch that shows an end without a copy.
     pub(crate) fn conclusion(self, local: &Value, outcome: &Outcome) -> Option<Value> {
         self.shown(local, Remote::Ended(outcome), Timestamp::UNIX_EPOCH)
     }
 
-    /// A copy as it is cached.
+    /// A copy in the form in which it is cached.
     pub(crate) fn slimmed(self, copy: &Value) -> Value {
         changed(copy, |copy| self.0.forget_details(copy))
     }
@@ -173,12 +173,12 @@ impl Tested {
         one(job, |job| self.0.manager_of(job.first()).map(str::to_owned))
     }
 
-    /// What is wrong with a new job, as it is said.
+    /// The problems of a new job, as text.
     pub(crate) fn problems(self, job: &Value) -> Vec<String> {
         one(job, |job| said(&self.0.own_problems(job.first())))
     }
 
-    /// What is wrong with a change.
+    /// The problems of a change, as text.
     pub(crate) fn update_problems(self, old: &Value, new: &Value) -> Vec<String> {
         both(old, new, |old, new| {
             said(&self.0.own_update_problems(old.first(), new.first()))

@@ -6,7 +6,7 @@ use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::{Conditions, Ends, Sign, Spare};
 use crate::by_path::{ByPath, Path, Rules};
 
-/// What is counted of each replicated job. These numbers count its Jobs, not their pods.
+/// The counters of each replicated job. They count its Jobs, not their pods.
 const STATUSES: Path = &["status", "replicatedJobsStatus"];
 
 /// The kind `jobset.x-k8s.io/v1alpha2 JobSet`.

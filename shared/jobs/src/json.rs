@@ -19,7 +19,7 @@ pub fn int(object: &Value, path: &[&str]) -> Option<i64> {
     at(object, path)?.as_i64()
 }
 
-/// Whether there is `true` at a path.
+/// Whether the value at a path is `true`.
 pub fn is_true(object: &Value, path: &[&str]) -> bool {
     at(object, path).and_then(Value::as_bool).unwrap_or(false)
 }
@@ -31,7 +31,7 @@ pub fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Sets the value at a path, making objects on the way (and in place of anything that is no object).
+/// Sets the value at a path. Objects on the way are created, and replace values that are no objects.
 pub fn set(object: &mut Value, path: &[&str], value: Value) {
     let mut place = object;
     for key in path {
@@ -55,7 +55,7 @@ pub fn remove(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// The type of a value, for a sentence.
+/// The type of a value, for messages.
 pub const fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

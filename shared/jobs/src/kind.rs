@@ -24,9 +24,9 @@ use crate::webhook::Defaulting;
 pub struct JobPodSet {
     /// Its name, lower case.
     pub name: String,
-    /// How many pods.
+    /// The number of pods.
     pub count: u32,
-    /// With how few it could start.
+    /// The least number of pods with which it could start.
     pub min_count: Option<u32>,
     /// The pod template, as the job has it.
     pub template: Value,
@@ -43,7 +43,7 @@ impl fmt::Debug for JobPodSet {
     }
 }
 
-/// Why a job cannot be understood.
+/// Why the pod sets of a job cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
     /// A field is missing or not of the type it should be.
@@ -51,18 +51,18 @@ pub enum Error {
     Malformed {
         /// The field.
         field: String,
-        /// What is there, as JSON type or value.
+        /// The value found, as JSON type or value.
         found: String,
-        /// What should be there.
+        /// The value that is expected.
         expected: &'static str,
     },
-    /// What says of which pods it consists is not there yet.
+    /// The object that describes the pods of the job does not exist yet.
     #[error("{message}")]
     Awaited {
-        /// What is waited for.
+        /// The object that is missing.
         message: String,
     },
-    /// The members of a group are too few, or do not fit together; another member mends it.
+    /// The members of a group are too few, or do not fit together; another member can mend that.
     #[error("{message}")]
     Unfit {
         /// What does not fit.
@@ -71,7 +71,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A field holds a value of another type, or none.
+    /// The error for a field with a value of another type, or without one.
     pub(crate) fn malformed(field: String, found: Option<&Value>, expected: &'static str) -> Self {
         let found = found.map_or("missing", json::type_of).to_owned();
         Self::Malformed {
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// Which part of an object a patch is sent to.
+/// The part of an object that a patch is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The object itself.
@@ -91,17 +91,17 @@ pub enum Target {
     Status,
 }
 
-/// One object of a job: most kinds have one, a group of pods has many.
+/// An object of a job: most kinds have one object, a group of pods has many.
 #[derive(Clone, Copy)]
 pub struct Member<'a> {
     /// Its metadata.
     pub meta: &'a ObjectMeta,
-    /// All but its metadata: `spec`, `status`.
+    /// Everything but its metadata: `spec`, `status`.
     pub data: &'a Value,
 }
 
 impl Member<'_> {
-    /// What a write names it by.
+    /// The identity by which a write names it.
     pub fn id(&self) -> MemberId {
         MemberId {
             name: self.meta.name.clone().unwrap_or_default(),
@@ -119,16 +119,16 @@ impl fmt::Debug for Member<'_> {
     }
 }
 
-/// One object of a job that may be changed.
+/// An object of a job that may be changed.
 pub struct MemberMut<'a> {
     /// Its metadata.
     pub meta: &'a mut ObjectMeta,
-    /// All but its metadata.
+    /// Everything but its metadata.
     pub data: &'a mut Value,
 }
 
 impl MemberMut<'_> {
-    /// The same, to be read.
+    /// The same object, read-only.
     pub const fn as_member(&self) -> Member<'_> {
         Member {
             meta: self.meta,
@@ -145,13 +145,13 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// These objects; `None` when there are none.
+    /// The members in this slice; `None` when it is empty.
     pub fn new(all: &'a [Member<'a>]) -> Option<Self> {
         let first = *all.first()?;
         Some(Self { first, all })
     }
 
-    /// A job that is one object.
+    /// A job of one object.
     pub const fn one(member: &'a Member<'a>) -> Self {
         Self {
             first: *member,
@@ -159,12 +159,12 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The one object of most kinds; of a group the member that speaks for it.
+    /// The only object of most kinds; the member that represents a group.
     pub const fn first(self) -> Member<'a> {
         self.first
     }
 
-    /// All of them.
+    /// All members.
     pub const fn all(self) -> &'a [Member<'a>] {
         self.all
     }
@@ -173,9 +173,9 @@ impl<'a> Members<'a> {
 /// A member in the namespace of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberId {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its UID: an object that was made anew under that name is not meant.
+    /// Its UID: a new object of the same name is not meant.
     pub uid: String,
 }
 
@@ -184,82 +184,89 @@ pub struct MemberId {
 pub enum Write {
     /// Send a JSON merge patch.
     Patch {
-        /// To which member.
+        /// The member to patch.
         of: MemberId,
-        /// To which part of it.
+        /// The part of the member.
         target: Target,
-        /// What to send.
+        /// The patch.
         patch: Value,
     },
     /// Delete a member.
     Delete {
+        /// The member to delete.
+        of: MemberId,
+    },
+    /// Put a pod on a node.
+    Bind {
         /// Which one.
         of: MemberId,
+        /// On which one.
+        node: String,
     },
 }
 
 /// Why a job is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Why<'a> {
-    /// The reason, as a condition has it.
+    /// The reason, as in a condition.
     pub reason: &'a str,
     /// A sentence for people.
     pub message: &'a str,
     /// Whether its Workload is being deleted, so that nothing will start it again.
     pub for_good: bool,
-    /// The time.
+    /// The time of the stop.
     pub now: Timestamp,
 }
 
-/// Whether one pod asks for more of any resource than another one; of each its object or its template.
+/// Whether the first pod requests more of any resource than the second; each is given as object or as template.
 pub type AsksForMore = fn(&Value, &Value) -> bool;
 
-/// What is to be done about the members of a group. *Source*: `spec/jobs.md 12.5, 12.6`.
+/// What to do about the members of a group. *Source*: `spec/jobs.md 12.5, 12.6`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tending {
-    /// What to write.
+    /// The writes.
     pub writes: Vec<Write>,
-    /// What to tell once that is written.
+    /// Events to emit after the writes.
     pub told: Vec<Told>,
     /// The members that own its Workload.
     pub kept: Vec<MemberId>,
     /// Whether its Workload describes it.
     pub fits: bool,
-    /// How far its members are.
+    /// The state of its members.
     pub stand: Stand,
     /// How many pods of its Workload have no member; `None` while there is no Workload.
     pub missing: Option<u32>,
 }
 
-/// How far the members of a group are.
+/// The state of the members of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stand {
-    /// All that are not over are held back.
+    /// All members that have not ended are held.
     #[default]
     Held,
-    /// Some are held back, others are let go.
+    /// Some members are held, others run.
     Partly,
-    /// None is held back, and some are not over.
+    /// No member is held, and some have not ended.
     Running,
-    /// All are over.
+    /// All members have ended.
     Over,
-    /// All are being deleted, and none has ever run.
+    /// All members are being deleted, and none has ever run.
     Gone,
 }
 
 /// An Event about one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Which one.
+    /// The member.
     pub of: MemberId,
-    /// What to tell.
+    /// The Event.
     pub note: Note,
 }
 
-/// How a job is doing.
+/// The state of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Whether it is held back, and no stop is under way.
+    /// Whether it is suspended, and no stop is under way.
     pub suspended: bool,
     /// Whether it has pods.
     pub pods: Pods,
@@ -267,14 +274,14 @@ pub struct Look {
     pub ready: bool,
     /// How it ended, if it ended.
     pub ended: Option<Outcome>,
-    /// Whether it failed only because it was deleted: its pods were ended before it, so its end says nothing about what they did.
+    /// Whether it failed only because it was deleted. Its pods were terminated first, so this end says nothing about their work.
     pub killed: bool,
-    /// Pods it will not need any more, by pod set; only positive counts.
+    /// Pods that are no longer needed, by pod set; only positive counts.
     pub reclaimable: BTreeMap<PodSetName, u32>,
 }
 
 impl Look {
-    /// Whether it is held back and no pod of it may be alive: then it may start elsewhere.
+    /// Whether it is suspended and certainly has no living pods, so that it may start elsewhere.
     pub fn at_rest(&self) -> bool {
         self.suspended && self.pods == Pods::None
     }
@@ -283,105 +290,106 @@ impl Look {
 /// Whether a job has pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pods {
-    /// It has none.
+    /// It has no pods.
     #[default]
     None,
-    /// All it has are being ended: its quota is no longer used, but it may not start elsewhere.
+    /// All its pods are terminating: its quota is no longer used, but it may not start elsewhere.
     Ending,
-    /// Its status counts none, but a status of its kind does not count pods that are being ended: only when its object is gone
-    /// is it certain that it has none.
+    /// Its status counts no pods, but a status of its kind does not count terminating pods. It is certain that it has none only when its
+    /// object is gone.
     Untold,
-    /// It has some: its quota is used.
+    /// It has pods: its quota is used.
     Alive,
-    /// All it has are being ended. Its quota is used until they are over, or until this time: their node may never say so.
+    /// All its pods are terminating. Its quota is used until they have ended, or until this time, because their node may never report the
+    /// end.
     AliveUntil(Timestamp),
 }
 
-/// What is known of a job in another cluster.
+/// The manager's knowledge of a job in another cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum Remote<'a> {
     /// Its copies there, as last seen.
     Copies(Members<'a>),
-    /// It has no pods anywhere, whatever was last shown of it.
+    /// It has no pods anywhere, whatever the local status shows.
     AtRest,
     /// It ended like this, and no copy of it is left.
     Ended(&'a Outcome),
 }
 
-/// How to bring the status of a local job in line with what is known of it elsewhere.
+/// The writes that update the status of a local job from its copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
-    /// What to write.
+    /// The writes.
     pub writes: Vec<Write>,
-    /// Whether it cannot be shown as a whole yet: then it is looked at again in about two seconds.
+    /// Whether a part of the status cannot be shown yet: then the mirror is repeated after about two seconds.
     pub is_deferred: bool,
 }
 
-/// How the objects of a job and its copies differ, one by one.
+/// The differences between the objects of a job and its copies, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unmatched {
     /// Names of the objects that have no copy yet.
     pub lacking: BTreeSet<String>,
-    /// Copies that no object stands for any more.
+    /// Copies without a local object.
     pub stray: Vec<MemberId>,
 }
 
-/// What a pod carries so that it is queued together with the others of its group.
+/// The fields that a pod gets so that it is queued together with the others of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The name of the group, which is that of its Workload.
+    /// The name of the group, which is also the name of its Workload.
     pub group: String,
-    /// How many pods it has.
+    /// The number of pods of the group.
     pub total: u32,
     /// The pod set of the pod.
     pub role: &'static str,
-    /// Which of the groups of its parent it is, where that has more than one.
+    /// The index of the group, where its parent has more than one group.
     pub index: Option<u32>,
     /// Further annotations.
     pub notes: &'static [(&'static str, &'static str)],
 }
 
-/// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
+/// The contract of a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
-/// All methods are total: a job that lacks fields is treated as the API's defaults say.
+/// All methods are total: for missing fields the defaults of the API apply.
 pub trait JobKind: Send + Sync {
     /// Its row of the table.
     fn kind(&self) -> &'static Kind;
 
-    /// The group to which an object belongs, whose members are one job together; `None`: it is a job by itself.
+    /// The group of an object, whose members are one job together; `None` when the object is a job by itself.
     fn group_of<'a>(&self, _meta: &'a ObjectMeta) -> Option<&'a str> {
         None
     }
 
-    /// The kind of what its controller makes of a job under the name of the job, and which says of which pods the job consists: its
-    /// second member, once it is there.
+    /// The kind of the object that the controller of this kind creates under the name of the job, and that describes its pods. It is the
+    /// second member of the job, once it exists.
     fn companion(&self) -> Option<&'static Kind> {
         None
     }
 
-    /// The label selector of the objects that are looked at; `None`: all.
+    /// The label selector of the objects that are watched; `None` means all.
     fn selector(&self) -> Option<&'static str> {
         None
     }
 
-    /// Its pods.
+    /// The pod sets of the job.
     ///
-    /// *Errors*: the job is not what its schema says, or is a group that is not complete.
+    /// *Errors*: the job does not fit its schema, or is an incomplete group.
     fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error>;
 
-    /// How it is doing. Also asked of copies without their details ([`Self::forget_details`]).
+    /// The state of the job. Also called for copies without their details ([`Self::forget_details`]).
     fn look(&self, members: Members<'_>) -> Look;
 
-    /// The writes that let it run with what was assigned.
+    /// The writes that start the job with its assignment.
     ///
     /// *Errors*: permanent ones, see [`InjectError`].
     fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError>;
 
-    /// The writes that stop it and restore its templates, in order; those not needed are left out, so a stopped job has
-    /// none. `original` are the pod sets of the Workload; when their number does not fit, nothing is restored.
+    /// The writes that stop the job and restore its templates, in order. Superfluous writes are left out, so a stopped job has none.
+    /// `original` are the pod sets of the Workload; when their number does not fit, nothing is restored.
     fn stop(&self, members: Members<'_>, original: &[JobPodSet], why: &Why<'_>) -> Vec<Write>;
 
-    /// What is to be done about the members of a group, whose Workload has these pod sets; `None`: it is no group.
+    /// What to do about the members of a group, given the pod sets of its Workload; `None` when the kind has no groups.
     fn tend(
         &self,
         _members: Members<'_>,
@@ -391,17 +399,17 @@ pub trait JobKind: Send + Sync {
         None
     }
 
-    /// Whether its objects are deleted when its Workload is, also those that are held back.
+    /// Whether its objects are deleted together with its Workload, even those that are held.
     fn ends_with_workload(&self) -> bool {
         false
     }
 
-    /// The writes that let its objects go once their end has been counted.
+    /// The writes that remove our finalizers once the end of the job has been counted.
     fn release(&self, _members: Members<'_>) -> Vec<Write> {
         Vec::new()
     }
 
-    /// The objects to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
+    /// The objects to create on a worker. `original` are the pod sets of the Workload, without what was injected here.
     fn copies(
         &self,
         members: Members<'_>,
@@ -409,70 +417,81 @@ pub trait JobKind: Send + Sync {
         original: &[JobPodSet],
     ) -> Vec<Value>;
 
-    /// How the objects of a job and its copies differ. None of a kind whose jobs are one object.
+    /// The differences between the objects of a job and its copies. Empty for a kind whose jobs are one object.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
     }
 
-    /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.
+    /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
+    fn settle(&self, _local: Members<'_>, _copies: Members<'_>, _node: &str) -> Vec<Write> {
+        Vec::new()
+    }
+
+    /// Whether all its objects that are not held are on such a node, so that nothing of it runs in this cluster.
+    fn is_shown_on_nodes(&self, _local: Members<'_>) -> bool {
+        false
+    }
+
+    /// The writes that show the state of the copies on the local job. They are not sent to a job that a controller in this cluster manages.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;
 
-    /// What makes a job that is held back say so where no controller of its own does; `None` if it does already, or the kind has no
-    /// word for it.
+    /// The write that makes a suspended job show that, where no controller in this cluster does so. `None` when the job shows it already,
+    /// or the kind cannot show it.
     fn show_wait(&self, _local: Members<'_>, _now: Timestamp) -> Option<Write> {
         None
     }
 
-    /// Holds one member back.
+    /// Suspends one member.
     fn suspend(&self, member: &mut MemberMut<'_>);
 
-    /// Takes out that it is removed by itself some time after its end: a manager must see that first, or it runs again.
+    /// Removes the field by which the job deletes itself some time after its end. A manager must see the end first, otherwise it runs the
+    /// job again.
     fn outlast_its_end(&self, member: &mut MemberMut<'_>);
 
-    /// Takes out of a copy on a worker what is not asked of it: the manager only asks how it is doing, and its pod templates
-    /// are most of what it weighs in memory.
+    /// Removes from the cached copy of a job on a worker what the manager does not need. Pod templates take most of its memory, and the
+    /// manager only needs its state.
     fn forget_details(&self, copy: &mut MemberMut<'_>);
 
-    /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
+    /// The paths of the templates of its pod sets, in the order of [`JobKind::pod_sets`], such as `spec.template`.
     fn template_paths(&self, members: Members<'_>) -> Vec<String>;
 
-    /// What its pods name and cannot start without.
+    /// The objects that its pods name and cannot start without.
     fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
         let pod_sets = self.pod_sets(members).unwrap_or_default();
         needs::of(pod_sets.iter().map(|set| &set.template))
     }
 
-    /// Whether a queue has to do with this object at all; if not, it is left alone, whatever its labels say.
+    /// Whether this object is queued at all; otherwise it is left alone, whatever its labels say.
     fn is_queued(&self, _job: Member<'_>) -> bool {
         true
     }
 
-    /// Whether what its controller made of a job is held for good, though the job is not: then that is deleted, and made anew.
+    /// Whether a child of a running job stays suspended for good. Such a child is deleted, and its controller creates it again.
     fn outlives(&self, _job: Member<'_>, _child: Member<'_>) -> bool {
         false
     }
 
-    /// The name of the object of this kind whose pod this is; `None` when the pods of the kind are queued one by one.
+    /// The name of the object of this kind that owns this pod; `None` when the pods of the kind are queued one by one.
     fn parent_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<&'a str> {
         None
     }
 
-    /// What a pod of such an object gets, so that it is queued together with others.
+    /// The fields that a pod of such an object gets, so that it is queued together with others.
     fn mark(&self, _parent: Member<'_>, _pod: &ObjectMeta) -> Option<Mark> {
         None
     }
 
-    /// The pod sets of a group whose members an object of another kind makes, from what that object says.
+    /// The pod sets of a group whose members belong to an object of another kind; `of_parent` are those that this object describes.
     fn pod_sets_within(&self, _members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
         of_parent
     }
 
-    /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
+    /// The priority class that the kind itself declares, apart from those of its pods. *Source*: `spec/jobs.md 5.13`.
     fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {
         None
     }
 
-    /// How the kind fills in new objects, if it does so in a way of its own and not as all kinds do.
+    /// The kind's own function to fill in new objects; `None` when the common one applies.
     fn defaulting(&self) -> Option<Defaulting> {
         None
     }

@@ -10,7 +10,7 @@ use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::{Conditions, Ends, Sign};
 use crate::by_path::{ByPath, Path, Rules};
 
-/// What all of them have in common.
+/// The common part of all these kinds.
 const fn kubeflow(row: &'static Kind, pod_sets: &'static [PodSets]) -> ByPath {
     ByPath {
         row,

@@ -1,4 +1,4 @@
-//! What users write on jobs to steer the queue: labels and annotations.
+//! Labels and annotations with which users control the queueing of their jobs.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::config::{FeatureGate, FeatureGates};
@@ -26,18 +26,18 @@ pub fn priority_class(object: &ObjectMeta) -> Option<&str> {
     label(object, labels::PRIORITY_CLASS).filter(|name| !name.is_empty())
 }
 
-/// Where names that identify a Workload are read. *Source*: gate `WorkloadIdentifierAnnotations`, `spec/jobs.md 2.4`.
+/// Where the names that identify a Workload are read. *Source*: gate `WorkloadIdentifierAnnotations`, `spec/jobs.md 2.4`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Identifiers {
     /// The annotation first, then the label.
     #[default]
     Annotations,
-    /// The label first; an annotation counts only where no label could hold its name.
+    /// The label first; the annotation counts only if its name is too long for a label.
     Labels,
 }
 
 impl Identifiers {
-    /// What the feature gates say.
+    /// The choice that the feature gates make.
     pub fn of(gates: &FeatureGates) -> Self {
         if gates.enabled(FeatureGate::WorkloadIdentifierAnnotations) {
             Self::Annotations
@@ -46,12 +46,12 @@ impl Identifiers {
         }
     }
 
-    /// Whether an annotation with this name is looked at.
+    /// Whether an annotation with this name is read.
     pub(crate) fn read(self, annotation: &str) -> bool {
         self == Self::Annotations || annotation.len() > LABEL_LEN_MAX
     }
 
-    /// Which of the names in an annotation and in a label counts; empty ones do not.
+    /// The name that counts, of an annotation and a label; empty names do not count.
     pub fn choose<'a>(self, annotation: Option<&'a str>, label: Option<&'a str>) -> Option<&'a str> {
         let annotation = annotation.filter(|name| !name.is_empty() && self.read(name));
         let label = label.filter(|name| !name.is_empty());

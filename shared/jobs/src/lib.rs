@@ -1,11 +1,11 @@
-//! Job kinds: what Roadstead must know about each kind of job to hold it back, start it, stop it, copy it and read its end.
+//! Job kinds: how to suspend, start, stop and copy each kind of job, and how to read its end.
 //!
-//! A job is a set of [`kind::Members`]: one object for most kinds, many for a group of pods. All but their metadata are
-//! `serde_json::Value`s, never typed structs, so that fields this version does not know survive a copy to another cluster. This crate **never** talks to a server, reads a clock or decides whether something happens: it says how.
+//! A job is a set of [`kind::Members`]: one object for most kinds, many for a group of pods. Everything but their metadata is a
+//! `serde_json::Value`, never a typed struct, so that unknown fields survive a copy to another cluster. This crate **never** talks to a
+//! server, reads a clock or decides whether something happens; it only knows how.
 //!
-//! Reading order: [`kind`] (the contract), [`batch`] (a kind with code of its own), [`by_path`] (kinds that are data, such as
-//! [`jobset`]), [`podset`] (what is injected at start), [`naming`],
-//! [`equivalence`], [`webhook`].
+//! Reading order: [`kind`] (the contract), [`batch`] (a kind with code of its own), [`by_path`] (kinds that are data, such as [`jobset`]),
+//! [`podset`] (the injection at start), [`naming`], [`equivalence`], [`webhook`].
 //!
 //! ```
 //! use roadstead_jobs::kind::{Member, Members};

@@ -11,8 +11,8 @@ const HASH_LEN: usize = 5;
 
 /// The name of the Workload of an owner.
 ///
-/// Wire: byte-exact with the reference, so that both find the same Workload for a job. `kind` is in its original case,
-/// `group` has no version, `extra` tells apart several Workloads of one owner and is usually empty.
+/// Wire: byte-exact with the reference, so that both find the same Workload for a job. `kind` is in its original case, `group` has no
+/// version, and `extra` distinguishes several Workloads of one owner; it is usually empty.
 pub fn workload_name(kind: &str, group: &str, owner_name: &str, owner_uid: &str, extra: &str) -> String {
     let mut hasher = Sha1::new();
     hasher.update(format!("{kind}\n{group}\n{owner_name}\n{owner_uid}"));

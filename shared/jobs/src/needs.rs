@@ -1,7 +1,6 @@
-//! What must be there in a cluster before the pods of a job can run in it: objects that their templates name.
+//! The objects that must exist in a cluster before the pods of a job can run there, because their templates name them.
 //!
-//! Not among it: what a reference calls optional, and Secrets for pulling images, without which a pod starts where its node has the
-//! image.
+//! Not included are optional references, and Secrets for pulling images: without these a pod starts where its node has the image.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -12,10 +11,10 @@ use serde_json::Value;
 
 use crate::json;
 
-/// The account that each namespace has by itself.
+/// The account that every namespace has by default.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The `ConfigMap` that each namespace has by itself, and that API servers mount into pods.
+/// The `ConfigMap` that every namespace has by default, and that API servers mount into pods.
 const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 /// A kind of object that a pod can name.
@@ -25,9 +24,9 @@ pub enum Thing {
     ConfigMap,
     /// `v1 PersistentVolumeClaim`.
     PersistentVolumeClaim,
-    /// `scheduling.k8s.io/v1 PriorityClass`, which no namespace has.
+    /// `scheduling.k8s.io/v1 PriorityClass`, which has no namespace.
     PriorityClass,
-    /// `node.k8s.io/v1 RuntimeClass`, which no namespace has.
+    /// `node.k8s.io/v1 RuntimeClass`, which has no namespace.
     RuntimeClass,
     /// `v1 Secret`.
     Secret,
@@ -48,7 +47,7 @@ impl Thing {
         }
     }
 
-    /// Whether each namespace has its own.
+    /// Whether objects of this kind are in a namespace.
     pub const fn is_namespaced(self) -> bool {
         match self {
             Self::ConfigMap | Self::PersistentVolumeClaim | Self::Secret | Self::ServiceAccount => true,
@@ -57,7 +56,7 @@ impl Thing {
     }
 }
 
-/// One object that the pods of a job name. [`fmt::Display`] prints it as a person would be told.
+/// An object that the pods of a job name. [`fmt::Display`] prints it for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// Its kind.
@@ -73,7 +72,7 @@ impl fmt::Display for Need {
     }
 }
 
-/// What the pods of these templates name.
+/// The objects that the pods of these templates name.
 pub fn of<'a>(templates: impl IntoIterator<Item = &'a Value>) -> BTreeSet<Need> {
     let mut needs = Needs(BTreeSet::new());
     for template in templates {
@@ -94,7 +93,7 @@ impl Needs {
         }
     }
 
-    /// What stands in this field of an object, unless that is optional.
+    /// Adds the object that a field names, unless the reference is optional.
     fn refer(&mut self, thing: Thing, object: &Value, path: &[&str], name: &str) {
         let Some(reference) = json::at(object, path) else {
             return;

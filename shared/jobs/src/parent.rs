@@ -1,7 +1,7 @@
-//! Kinds of which the queue holds the pods that their own controllers make: `Deployment`, `StatefulSet` and `LeaderWorkerSet`.
+//! Kinds whose controllers make the pods that the queue holds: `Deployment`, `StatefulSet` and `LeaderWorkerSet`.
 //!
-//! An object of these kinds is never held or let go itself. Its templates say that its pods are to be held. Where its pods are one job
-//! together, each new pod gets the name and the size of its group ([`Mark`]), and the object says of which pod sets that consists.
+//! An object of these kinds is never suspended itself. Its templates say that its pods are to be held. Where its pods are one job together,
+//! each new pod gets the name and the size of its group ([`Mark`]), and the object describes the pod sets of that group.
 //!
 //! *Source*: `spec/jobs.md 9.11 to 9.13`.
 
@@ -33,17 +33,17 @@ pub use stateful::STATEFUL_SET;
 #[derive(Clone, Copy)]
 pub struct Parent {
     row: &'static Kind,
-    /// Its pod templates, as far as an object has them.
+    /// The paths of its pod templates, which need not all exist.
     templates: &'static [Path],
-    /// Changes a template after what all kinds write there, from the object and the path of the template.
+    /// Adds annotations of the kind to a template; from the object and the path of the template.
     noted: fn(&mut Value, Path),
-    /// Its pod sets; of a kind with groups those of one group.
+    /// Its pod sets; for a kind with groups the pod sets of one group.
     pod_sets: fn(&Value) -> Result<Vec<JobPodSet>, Error>,
-    /// How its pods are grouped; `None`: each is a job.
+    /// How its pods are grouped; `None` when each pod is a job.
     groups: Option<Groups>,
-    /// What is wrong with a new object that a queue holds.
+    /// The problems of a new object of a queue.
     create: fn(Member<'_>) -> Vec<Problem>,
-    /// What is wrong with a change of one, from the old and the new object.
+    /// The problems of a change of such an object, from the old and the new object.
     update: fn(Member<'_>, Member<'_>) -> Vec<Problem>,
 }
 
@@ -60,7 +60,7 @@ pub static DEPLOYMENT: Parent = Parent {
     row: &rows::DEPLOYMENT,
     templates: &[TEMPLATE],
     noted: |object, template| {
-        // Why here: no group gives it to its pods.
+        // Why here: its pods have no group that would set the label.
         let place = [template, &["metadata", "labels", labels::MANAGED]].concat();
         json::set(object, &place, json!(labels::TRUE));
     },
@@ -73,9 +73,9 @@ pub static DEPLOYMENT: Parent = Parent {
     update: |_old, _new| Vec::new(),
 };
 
-/// The number at a path, by default one.
+/// The number at a path, 1 by default.
 ///
-/// *Errors*: it is none that the API allows.
+/// *Errors*: the API does not allow the value.
 fn number(object: &Value, path: Path) -> Result<u32, Error> {
     let Some(value) = json::at(object, path) else {
         return Ok(1);
@@ -86,7 +86,7 @@ fn number(object: &Value, path: Path) -> Result<u32, Error> {
     fits.ok_or_else(|| Error::malformed(path.join("."), Some(value), expected))
 }
 
-/// So many pods of a template. *Errors*: there is none.
+/// A pod set of `count` pods of a template. *Errors*: the template is missing.
 fn pod_set(object: &Value, template: Path, name: &str, count: u32) -> Result<JobPodSet, Error> {
     let spec = [template, &["spec"]].concat();
     let found = json::at(object, &spec);
@@ -100,13 +100,13 @@ fn pod_set(object: &Value, template: Path, name: &str, count: u32) -> Result<Job
     })
 }
 
-/// A size that may not change while a queue holds the object.
+/// The problem of a changed size, which must stay the same while a queue holds the object.
 fn fixed(old: Member<'_>, new: Member<'_>, path: Path) -> Option<Problem> {
     let is_changed = json::at(old.data, path) != json::at(new.data, path);
     is_changed.then(|| Problem::invalid(path.join("."), IMMUTABLE))
 }
 
-/// A template whose pods must keep asking for the same, because what they ask for was given to all of them together.
+/// The problem of a changed template: quota was given to all its pods together, so their requests must stay the same.
 fn same_shape(old: Member<'_>, new: Member<'_>, template: Path) -> Option<Problem> {
     let shape = |object: Member<'_>| json::at(object.data, template).map(role::hash);
     let path = [template, &["spec"]].concat();
@@ -122,7 +122,7 @@ impl JobKind for Parent {
         (self.pod_sets)(members.first().data)
     }
 
-    /// Whether its queue may be changed: while none of its pods is ready.
+    /// The state of an object: `suspended` while none of its pods is ready, so that its queue may be changed.
     fn look(&self, members: Members<'_>) -> Look {
         let ready = json::int(members.first().data, &["status", "readyReplicas"]);
         Look {
@@ -147,7 +147,7 @@ impl JobKind for Parent {
         Mirror::default()
     }
 
-    /// Has its pods held.
+    /// Marks the templates so that its pods are held.
     fn suspend(&self, object: &mut MemberMut<'_>) {
         let marks = [
             (labels::QUEUE_NAME, queue(object.meta).map(str::to_owned)),
@@ -211,7 +211,7 @@ impl JobKind for Parent {
             return Vec::new();
         }
         let mut problems = (self.update)(old, new);
-        // Why only then: otherwise its change is refused for all kinds.
+        // Why only then: otherwise the common rules refuse a change of the queue.
         let may_change = self.look(Members::one(&new)).suspended;
         if queue(new.meta).is_none() && may_change {
             problems.push(Problem::invalid(label_field(labels::QUEUE_NAME), IMMUTABLE));

@@ -1,10 +1,10 @@
 //! Plain pods, single and in groups. *Source*: `spec/jobs.md 12`.
 //!
-//! A pod is held back by a scheduling gate, and stopped by being deleted: who made it makes another one. Our finalizer keeps it
-//! until its end has been counted.
+//! A pod is held by a scheduling gate, and stopped by deletion: its controller makes another one. Our finalizer keeps it until its end has
+//! been counted.
 //!
-//! Reading order: this file (one pod, and what the engine asks), [`group`] (which members count), `role` (which pods are alike),
-//! `remote` (pods in another cluster), [`rules`] (the webhooks).
+//! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
+//! another cluster), `node` (the node that stands for it), [`rules`] (the webhooks).
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,6 +25,7 @@ use crate::remote::RemoteIdentity;
 use crate::webhook::Defaulting;
 
 pub(crate) mod group;
+mod node;
 mod remote;
 pub(crate) mod role;
 mod rules;
@@ -34,6 +35,8 @@ mod rules;
 pub struct PlainPod;
 
 const GATES: [&str; 2] = ["spec", "schedulingGates"];
+/// Condition of a pod that has a node. *Source*: the Pod API.
+const SCHEDULED: &str = "PodScheduled";
 /// Condition of a pod that is being stopped. *Source*: `spec/jobs.md 2.3`.
 const TERMINATION_TARGET: &str = "TerminationTarget";
 
@@ -42,7 +45,7 @@ impl JobKind for PlainPod {
         &rows::POD
     }
 
-    /// *Source*: `spec/jobs.md 2.4`.
+    /// The name of the pod's group, if it is in one. *Source*: `spec/jobs.md 2.4`.
     fn group_of<'a>(&self, meta: &'a ObjectMeta) -> Option<&'a str> {
         let named = |name: &&str| !name.is_empty();
         annotation(meta, annotations::POD_GROUP_NAME)
@@ -114,7 +117,7 @@ impl JobKind for PlainPod {
             } else {
                 infos.first()
             };
-            // Why left out: a member of a role that holds no quota stays held. *Source*: `spec/jobs.md 12.6`.
+            // Why left out: a member of a role without quota stays held. *Source*: `spec/jobs.md 12.6`.
             if let Some(info) = info {
                 writes.extend(let_go(*pod, info)?);
             }
@@ -150,6 +153,15 @@ impl JobKind for PlainPod {
 
     fn unmatched(&self, local: Members<'_>, copies: Members<'_>) -> Unmatched {
         remote::unmatched(local, copies)
+    }
+
+    fn settle(&self, local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
+        node::settle(local, copies, node)
+    }
+
+    fn is_shown_on_nodes(&self, local: Members<'_>) -> bool {
+        let mut loose = local.all().iter().filter(|pod| !is_held(**pod)).peekable();
+        loose.peek().is_some() && loose.all(|pod| node::is_shown(*pod))
     }
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
@@ -189,7 +201,7 @@ fn phase(pod: Member<'_>) -> &str {
     json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
 }
 
-/// Whether it has succeeded or failed.
+/// Whether the pod has succeeded or failed.
 fn is_over(pod: Member<'_>) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -199,19 +211,19 @@ fn has_gate(pod: Member<'_>, gate: &str) -> bool {
     gates.iter().any(|one| json::text(one, &["name"]) == Some(gate))
 }
 
-/// Whether it is held back, or over.
+/// Whether the pod is held, or has ended.
 fn is_held(pod: Member<'_>) -> bool {
     has_gate(pod, gates::ADMISSION) || is_over(pod)
 }
 
-/// Whether containers of it run, or may start.
+/// Whether containers of the pod run, or may start.
 fn may_run(pod: Member<'_>) -> bool {
-    // Why: its node has said that it ended, and only finalizers keep it.
+    // Why: its node has reported its end, and only finalizers keep it.
     let is_gone = pod.meta.deletion_timestamp.is_some() && pod.meta.deletion_grace_period_seconds == Some(0);
     !is_held(pod) && !is_gone
 }
 
-/// Whether it failed while it was being deleted, which says nothing about what it did.
+/// Whether the pod failed while it was being deleted, which says nothing about its work.
 fn is_killed(pod: Member<'_>) -> bool {
     phase(pod) == "Failed" && pod.meta.deletion_timestamp.is_some()
 }
@@ -238,7 +250,7 @@ fn end(pod: Member<'_>) -> Option<Outcome> {
     })
 }
 
-/// What its Workload counts: its spec. *Source*: `spec/jobs.md 12.5`.
+/// The part of a pod that its Workload counts: its spec. *Source*: `spec/jobs.md 12.5`.
 fn template(pod: Member<'_>) -> Value {
     json!({ "spec": json::at(pod.data, &["spec"]) })
 }
@@ -248,7 +260,7 @@ fn is_released(pod: Member<'_>) -> bool {
     !held.into_iter().any(|one| one == finalizers::MANAGED)
 }
 
-/// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which others add.
+/// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which other clients add.
 fn patch(pod: Member<'_>, target: Target, mut patch: Value) -> Write {
     json::set(
         &mut patch,
@@ -262,7 +274,7 @@ fn patch(pod: Member<'_>, target: Target, mut patch: Value) -> Write {
     }
 }
 
-/// Takes our finalizer off; `None` when it is off.
+/// Removes our finalizer; `None` when it is not set.
 fn release(pod: Member<'_>) -> Option<Write> {
     if is_released(pod) {
         return None;
@@ -276,7 +288,7 @@ fn release(pod: Member<'_>) -> Option<Write> {
     ))
 }
 
-/// Injects what was assigned and takes our gates off; `None` when nothing changes.
+/// Injects the assignment and removes our gates; `None` when nothing changes.
 ///
 /// *Errors*: the pod has another value for a key.
 fn let_go(pod: Member<'_>, info: &PodSetInfo) -> Result<Option<Write>, InjectError> {
@@ -301,7 +313,7 @@ fn let_go(pod: Member<'_>, info: &PodSetInfo) -> Result<Option<Write>, InjectErr
     Ok(difference.map(|difference| patch(pod, Target::Main, difference)))
 }
 
-/// Says on the pod why it is stopped. *Source*: `spec/jobs.md 12.8`.
+/// Shows on the pod why it is stopped. *Source*: `spec/jobs.md 12.8`.
 fn mark_stopping(pod: Member<'_>, why: &Why<'_>) -> Write {
     let mut conditions = json::list(pod.data, &["status", "conditions"]).to_vec();
     conditions.retain(|c| json::text(c, &["type"]) != Some(TERMINATION_TARGET));

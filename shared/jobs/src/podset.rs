@@ -1,4 +1,4 @@
-//! What is injected into pod templates when a job starts, and how it is merged and taken out again.
+//! The injection into pod templates at the start of a job, and its removal at the stop.
 //!
 //! *Source*: `spec/jobs.md 5.8, 5.9`.
 
@@ -21,19 +21,19 @@ use crate::problem::is_label;
 pub struct PodSetInfo {
     /// The pod set.
     pub name: String,
-    /// How many pods were admitted.
+    /// The number of admitted pods.
     pub count: u32,
-    /// Labels.
+    /// Labels to add.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// Annotations to add.
     pub annotations: BTreeMap<String, String>,
-    /// Node selector.
+    /// Node selector entries to add.
     pub node_selector: BTreeMap<String, String>,
     /// Tolerations, as in a pod spec.
     pub tolerations: Vec<Value>,
 }
 
-/// Why a job cannot be started with what was assigned.
+/// Why a job cannot be started with its assignment.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum InjectError {
     /// Two sources want different values for one key. Permanent: the Workload ends with reason `FailedToStart`.
@@ -46,9 +46,9 @@ pub enum InjectError {
         part: &'static str,
         /// The key.
         key: String,
-        /// The value that was there.
+        /// The value before the injection.
         old: String,
-        /// The value that was to be added.
+        /// The value to inject.
         new: String,
     },
     /// The admission does not have as many pod sets as the job. Permanent.
@@ -74,16 +74,16 @@ impl InjectError {
     }
 }
 
-/// Whether a Workload was made here or copied here by a manager.
+/// Whether a Workload was created in this cluster or copied here by a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// It was made here.
+    /// It was created here.
     Local,
     /// It carries the origin label of a manager.
     Remote,
 }
 
-/// What is known about an admitted Workload.
+/// The facts about an admitted Workload that its start needs.
 #[derive(Clone, Copy, Debug)]
 pub struct StartFacts<'a> {
     /// The Workload's name.
@@ -92,15 +92,15 @@ pub struct StartFacts<'a> {
     pub local_queue: &'a str,
     /// Whether it is a remote copy.
     pub provenance: Provenance,
-    /// What it was given.
+    /// Its quota reservation.
     pub admission: &'a Admission,
     /// Its checks.
     pub checks: &'a BTreeMap<CheckName, CheckState>,
-    /// All flavors that are known.
+    /// All existing flavors.
     pub flavors: &'a BTreeMap<FlavorName, Flavor>,
 }
 
-/// What to inject into each pod set, in the order of the admission.
+/// The info for each pod set, in the order of the admission.
 ///
 /// *Errors*: a flavor is missing, or two sources disagree.
 pub fn infos(facts: &StartFacts<'_>) -> Result<Vec<PodSetInfo>, InjectError> {
@@ -162,7 +162,7 @@ pub fn infos(facts: &StartFacts<'_>) -> Result<Vec<PodSetInfo>, InjectError> {
         .collect()
 }
 
-/// Merges what is injected into a pod template.
+/// Merges an info into a pod template.
 ///
 /// *Errors*: the template has another value for a key.
 pub fn inject(template: &mut Value, info: &PodSetInfo) -> Result<(), InjectError> {
@@ -185,7 +185,7 @@ pub fn inject(template: &mut Value, info: &PodSetInfo) -> Result<(), InjectError
     Ok(())
 }
 
-/// The fields of a template that a start may change and a stop puts back.
+/// The fields of a template that a start may change and a stop restores.
 const RESTORED: [[&str; 2]; 5] = [
     ["metadata", "labels"],
     ["metadata", "annotations"],
@@ -194,8 +194,7 @@ const RESTORED: [[&str; 2]; 5] = [
     ["spec", "schedulingGates"],
 ];
 
-/// Puts the fields that a start may have changed back to what they were, except labels whose keys are in `kept`: those
-/// stay as they are.
+/// Restores the fields that a start may have changed, except labels whose keys are in `kept`.
 pub fn restore(template: &mut Value, original: &Value, kept: &[&str]) {
     let mut own: BTreeMap<String, String> = texts(json::at(template, &["metadata", "labels"]));
     own.retain(|key, _| kept.contains(&key.as_str()));
@@ -214,9 +213,9 @@ pub fn restore(template: &mut Value, original: &Value, kept: &[&str]) {
     }
 }
 
-/// The pod sets as they look when they run with what was assigned. *Source*: `spec/jobs.md 5.5`.
+/// The pod sets as they look while they run with these infos. *Source*: `spec/jobs.md 5.5`.
 ///
-/// *Errors*: as [`inject`], and the numbers do not fit.
+/// *Errors*: as [`inject`], and the numbers differ.
 pub fn running_form(pod_sets: &[JobPodSet], infos: &[PodSetInfo]) -> Result<Vec<JobPodSet>, InjectError> {
     same_number(pod_sets.len(), infos.len())?;
     pod_sets
@@ -233,7 +232,7 @@ pub fn running_form(pod_sets: &[JobPodSet], infos: &[PodSetInfo]) -> Result<Vec<
         .collect()
 }
 
-/// Refuses infos that are not one per pod set.
+/// Refuses infos that are not one for each pod set.
 ///
 /// *Errors*: the numbers differ.
 pub fn same_number(expected: usize, got: usize) -> Result<(), InjectError> {
@@ -283,7 +282,7 @@ fn add_tolerations(have: &mut Vec<Value>, added: impl Iterator<Item = Value>) {
     }
 }
 
-/// A toleration as in a pod spec.
+/// A toleration in the form of a pod spec.
 pub fn toleration(toleration: &Toleration) -> Value {
     let mut value = json!({});
     for (key, text) in [

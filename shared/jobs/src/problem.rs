@@ -1,37 +1,37 @@
-//! What is wrong with an object, for the answer of a webhook, and the checks many kinds share.
+//! Problems of an object, for the answer of a webhook, and the checks that many kinds share.
 
 use std::fmt;
 
-/// Longest value that a message quotes, in characters. *Limit*: what is longer is cut.
+/// *Limit*: the longest quoted value, in characters; longer values are cut.
 const VALUE_LEN_MAX: usize = 128;
 
-/// One thing that is wrong with an object.
+/// One problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The field, as in `metadata.labels[kueue.x-k8s.io/queue-name]`.
     pub field: String,
-    /// Which sort of refusal it is.
+    /// The sort of refusal.
     pub sort: Sort,
-    /// The value at fault, as it is quoted; `None` where naming it helps nobody.
+    /// The value at fault, as it is quoted; `None` where the value helps no user.
     pub value: Option<String>,
-    /// What is wrong and what is allowed; may be empty where sort and value say it all.
+    /// What is wrong and what is allowed; may be empty where sort and value say everything.
     pub message: String,
 }
 
-/// The sort of a refusal, in the words of the API server.
+/// The sort of a refusal, as the API server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// The value is not a good one.
+    /// The value is not valid.
     Invalid,
     /// The field may not be set at all.
     Forbidden,
     /// The field is missing.
     Required,
-    /// The value is there twice.
+    /// The value occurs twice.
     Duplicate,
-    /// The value is none of those allowed.
+    /// The value is not among the allowed ones.
     NotSupported,
-    /// The value names something that is not there.
+    /// The value names something that does not exist.
     NotFound,
     /// There are too many entries.
     TooMany,
@@ -74,46 +74,46 @@ impl Problem {
         }
     }
 
-    /// A value that is not a good one.
+    /// The problem of a value that is not valid.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(field, Sort::Invalid, message)
     }
 
-    /// A field that may not be set.
+    /// The problem of a field that may not be set.
     pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(field, Sort::Forbidden, message)
     }
 
-    /// A field that is missing.
+    /// The problem of a field that is missing.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(field, Sort::Required, message)
     }
 
-    /// A value that is there twice.
+    /// The problem of a value that occurs twice.
     pub fn duplicate(field: impl Into<String>, value: &str) -> Self {
         Self::new(field, Sort::Duplicate, "").of(value)
     }
 
-    /// A value that names something that is not there.
+    /// The problem of a value that names something that does not exist.
     pub fn not_found(field: impl Into<String>, value: &str) -> Self {
         Self::new(field, Sort::NotFound, "").of(value)
     }
 
-    /// A value that is none of those allowed.
+    /// The problem of a value that is not among the allowed ones.
     pub fn not_supported(field: impl Into<String>, value: &str, allowed: &[&str]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|name| format!("{name:?}")).collect();
         let message = format!("supported values: {}", allowed.join(", "));
         Self::new(field, Sort::NotSupported, message).of(value)
     }
 
-    /// More entries than are allowed.
+    /// The problem of more entries than allowed.
     pub fn too_many(field: impl Into<String>, found: usize, allowed: usize) -> Self {
         let mut problem = Self::new(field, Sort::TooMany, format!("must have at most {allowed} items"));
         problem.value = Some(found.to_string());
         problem
     }
 
-    /// The same, with the text at fault quoted.
+    /// The same problem, with the text at fault quoted.
     #[must_use]
     pub fn of(mut self, value: &str) -> Self {
         let mut cut: String = value.chars().take(VALUE_LEN_MAX).collect();
@@ -124,7 +124,7 @@ impl Problem {
         self
     }
 
-    /// What is wrong without the field: sort, value, message.
+    /// The problem without its field: sort, value, message.
     pub fn detail(&self) -> String {
         let mut text = self.sort.text().to_owned();
         for part in [self.value.as_deref(), Some(self.message.as_str())] {
@@ -192,7 +192,7 @@ fn is_qualified_part(text: &str) -> bool {
     edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
 }
 
-/// What is wrong with labels or with a node selector: keys must be label keys, values label values.
+/// The problems of labels or of a node selector: keys must be label keys, values label values.
 pub fn label_problems<'a>(
     field: &str,
     labels: impl IntoIterator<Item = (&'a String, &'a String)>,
@@ -209,7 +209,7 @@ pub fn label_problems<'a>(
     problems
 }
 
-/// What is wrong with the keys of annotations: they must be label keys, letter case aside.
+/// The problems of the keys of annotations: they must be label keys, apart from letter case.
 pub fn annotation_problems<'a>(field: &str, keys: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
     let bad = keys
         .into_iter()
@@ -226,10 +226,9 @@ pub const LABEL_KEY_RULE: &str = "must be a name of at most 63 letters, digits, 
 pub const LABEL_VALUE_RULE: &str = "must be empty or at most 63 letters, digits, '-', '_' and '.', starting and ending with a \
                                     letter or digit";
 
-/// The gates in a value of annotation `kueue.x-k8s.io/admission-gated-by`, and what is wrong with it.
+/// The gates in a value of annotation `kueue.x-k8s.io/admission-gated-by`, and the problems of the value.
 ///
-/// *Source*: `spec/api.md API-9.5 rule 9`: comma-separated, no empties, no duplicates, each a domain-prefixed path of at
-/// most 63 characters.
+/// *Source*: `spec/api.md API-9.5 rule 9`: comma-separated, not empty, no duplicates, each a domain-prefixed path of at most 63 characters.
 pub fn gates_of(field: &str, value: &str) -> (Vec<String>, Vec<Problem>) {
     let (mut gates, mut problems) = (Vec::<String>::new(), Vec::new());
     if value.is_empty() {
@@ -259,7 +258,7 @@ fn is_domain_path(text: &str) -> bool {
         .is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty() && path.bytes().all(path_byte))
 }
 
-/// What is wrong with a change of the gates of an existing object: they may only shrink.
+/// The problems of a change of the gates of an existing object: gates may only be removed.
 pub fn gates_may_only_shrink(field: &str, old: &str, new: &str) -> Vec<Problem> {
     let (before, _) = gates_of(field, old);
     let (after, mut problems) = gates_of(field, new);

@@ -16,7 +16,7 @@ use crate::problem::Problem;
 pub use job::RAY_JOB;
 pub use service::RAY_SERVICE;
 
-/// The head of a Ray cluster, whose group is at this path.
+/// The head of a Ray cluster; `field` is the path of its group.
 const fn head_of(field: Path) -> PodSets {
     PodSets {
         at: At::One {
@@ -28,7 +28,7 @@ const fn head_of(field: Path) -> PodSets {
     }
 }
 
-/// The worker groups of a Ray cluster, which this path lists.
+/// The worker groups of a Ray cluster; `list` is their path.
 const fn workers_of(list: Path) -> PodSets {
     PodSets {
         at: At::Each {

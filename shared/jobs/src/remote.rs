@@ -1,4 +1,4 @@
-//! Copies of jobs on worker clusters: what all kinds have in common.
+//! Copies of jobs on worker clusters: the part that all kinds have in common.
 //!
 //! *Source*: `spec/multikueue.md 5, 1.9`, `spec/jobs.md 10.1`.
 
@@ -9,17 +9,17 @@ use crate::json;
 use crate::kind::{JobKind, Member};
 use crate::problem::is_label_value;
 
-/// Who makes a copy, and of what.
+/// The manager and the Workload that a copy belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteIdentity<'a> {
-    /// The manager's origin.
+    /// The origin of the manager.
     pub origin: &'a str,
     /// Name of the Workload, the same on both sides.
     pub workload: &'a str,
 }
 
-/// The parts every copy has: name, namespace, labels and annotations, the whole spec without the managed-by field, the
-/// origin label, and the name of its Workload as annotation and (for workers before 0.18) as label when it fits.
+/// The parts of every copy: name, namespace, labels and annotations, the whole spec without the managed-by field, the origin label, and the
+/// name of its Workload. That name is an annotation and, for workers before 0.18, also a label when it fits.
 pub fn skeleton(kind: &dyn JobKind, local: Member<'_>, identity: &RemoteIdentity<'_>) -> Value {
     let row = kind.kind();
     let mut copy = json!({"apiVersion": row.api_version(), "kind": row.kind, "metadata": {}});

@@ -1,7 +1,7 @@
 //! `SparkApplication`: a driver and its executors. *Source*: `spec/jobs.md 9.10`.
 //!
-//! It holds no pod templates: the operator makes its pods from fields. So the templates are made here in the same way, as far as they
-//! cost quota or say where a pod may run, and what a start changes in them is put back into those fields.
+//! It holds no pod templates: the operator makes its pods from fields. So the templates are made here in the same way, as far as they cost
+//! quota or decide where a pod may run. The changes of a start are written back into those fields.
 
 mod pods;
 
@@ -17,10 +17,10 @@ use crate::problem::Problem;
 
 const STATE: Path = &["status", "applicationState", "state"];
 const SUSPENDED: &str = "SUSPENDED";
-/// The setting by which Spark itself changes the number of executors.
+/// The setting with which Spark itself changes the number of executors.
 const DYNAMIC: &str = "spark.dynamicAllocation.enabled";
 
-/// Makes one pod set of a role; its template and its number are put there by [`pods::filled`].
+/// The pod set of a role; [`pods::filled`] adds its template and its number.
 const fn role(field: Path, name: &'static str, number: Pods) -> PodSets {
     PodSets {
         at: At::One { field, name },
@@ -31,7 +31,7 @@ const fn role(field: Path, name: &'static str, number: Pods) -> PodSets {
 
 /// The kind `sparkoperator.k8s.io/v1beta2 SparkApplication`.
 ///
-/// Unlike the anchor: it is sent to workers, and may name the Workload that describes it. It has no `managedBy`, so it stays held on a
+/// Unlike the anchor: it is sent to workers, and may name the Workload that describes it. It has no `managedBy`, so it stays suspended on a
 /// manager.
 pub static SPARK_APPLICATION: ByPath = ByPath {
     row: &rows::SPARK_APPLICATION,
@@ -44,7 +44,7 @@ pub static SPARK_APPLICATION: ByPath = ByPath {
             Pods::Replicas(&[pods::NUMBER]),
         ),
     ],
-    // Unlike the anchor, which looks for RUNNING only: it has pods before and after that too.
+    // Unlike the anchor, which looks for RUNNING only: the application also has pods before and after that.
     active: Sign::Other {
         field: STATE,
         than: &[SUSPENDED, "COMPLETED", "FAILED", "SUBMISSION_FAILED"],
@@ -75,7 +75,7 @@ pub static SPARK_APPLICATION: ByPath = ByPath {
     },
 };
 
-/// What would have pods that no quota counts.
+/// The problems of settings that make pods without quota.
 fn problems(app: Member<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mode = json::text(app.data, &["spec", "mode"]).unwrap_or("cluster");

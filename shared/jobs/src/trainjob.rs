@@ -1,10 +1,9 @@
 //! `TrainJob` of Kubeflow's Trainer, version 2. *Source*: `spec/jobs.md 9.5`.
 //!
-//! It says what is to be trained, and its runtime says of which pods that consists. Trainer makes a suspended `JobSet` of both; that is
-//! the second member of the job, and is read instead of the runtime. What is assigned goes into an entry of its `runtimePatches` that is
-//! ours alone.
+//! It describes the training, and its runtime describes the pods. Trainer makes a suspended `JobSet` of both. This is the second member of
+//! the job, and is read instead of the runtime. The assignment goes into an entry of `runtimePatches` that belongs to Roadstead alone.
 //!
-//! Invariant: the pod sets are those of the JobSet without what our entry has added, so they are the same before, during and after a run.
+//! Invariant: the pod sets are those of the JobSet without the additions of our entry, so they are the same before, during and after a run.
 
 use jiff::Timestamp;
 use roadstead_api::constants::{annotations, labels};
@@ -27,11 +26,11 @@ use crate::remote::{RemoteIdentity, skeleton};
 #[derive(Clone, Copy, Debug)]
 pub struct TrainJob;
 
-/// Whose entry of the patches ours is. Wire: as the reference has it.
+/// The manager of our entry of the patches. Wire: as in the reference.
 const MANAGER: &str = "kueue.x-k8s.io/manager";
 const PATCHES: [&str; 2] = ["spec", "runtimePatches"];
 const SUSPEND: [&str; 2] = ["spec", "suspend"];
-/// What an entry changes, in the entry.
+/// The path of the changes in an entry.
 const CHANGED: [&str; 4] = ["trainingRuntimeSpec", "template", "spec", "replicatedJobs"];
 const STATUSES: [&str; 2] = ["status", "jobsStatus"];
 const ENDS: Conditions = Conditions {
@@ -39,7 +38,7 @@ const ENDS: Conditions = Conditions {
     failed: "Failed",
     repeated: None,
 };
-/// The maps of a template that a start adds to.
+/// The maps of a template to which a start adds.
 const MAPS: [[&str; 2]; 3] = [
     ["metadata", "labels"],
     ["metadata", "annotations"],
@@ -85,7 +84,7 @@ impl JobKind for TrainJob {
             Pods::None
         };
         let of_set = job_set(members).map(|set| JOBSET.look(Members::one(&set)));
-        // Why without the JobSet: the status does not say how many there are to be of each, and Trainer makes one.
+        // Why without the JobSet: the status does not say how many Jobs each set must have, and Trainer makes one.
         let each_is_ready = || {
             let done = |status| number(status, "ready").saturating_add(number(status, "succeeded")) > 0;
             statuses().len() > 0 && statuses().all(done)
@@ -100,7 +99,7 @@ impl JobKind for TrainJob {
         }
     }
 
-    /// Two writes: Trainer refuses a change of the patches of a job that is let go.
+    /// Two writes: Trainer refuses a change of the patches of a job that is not suspended.
     fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
         let job = members.first();
         let sets = self.pod_sets(members).unwrap_or_default();
@@ -125,7 +124,7 @@ impl JobKind for TrainJob {
         Ok(write(job, job.data, &patched).into_iter().chain(let_go).collect())
     }
 
-    /// Two writes: Trainer takes no change of the patches before all pods are gone.
+    /// Two writes: Trainer refuses a change of the patches before all pods are gone.
     fn stop(&self, members: Members<'_>, _original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
         let is_suspended = json::is_true(job.data, &SUSPEND);
@@ -170,8 +169,8 @@ impl JobKind for TrainJob {
         vec![copy]
     }
 
-    /// Shows that it has succeeded. Of a failure Trainer leaves nothing in the status of a job that it has not failed itself, so that is
-    /// shown by its Workload only.
+    /// Shows the success of its copy. Trainer keeps no failure in the status of a job that it has not failed itself, so only the Workload
+    /// shows a failure.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
         let mut after = job.data.clone();
@@ -216,7 +215,7 @@ impl JobKind for TrainJob {
         Vec::new()
     }
 
-    /// Makes our entry, empty: the list is kept by its entries' managers.
+    /// Adds our entry, empty: the managers of the entries own the list.
     fn own_defaults(&self, job: &mut MemberMut<'_>) {
         if !json::list(job.data, &PATCHES).iter().any(is_ours) {
             let patched = with_entry(job.data, Vec::new());
@@ -253,7 +252,7 @@ fn is_ours(entry: &Value) -> bool {
     json::text(entry, &["manager"]) == Some(MANAGER)
 }
 
-/// What our entry adds to the pods of a set.
+/// The additions of our entry to the pods of a set.
 fn added<'a>(job: &'a Value, set: &str) -> Option<&'a Value> {
     let ours = json::list(job, &PATCHES).iter().find(|entry| is_ours(entry))?;
     let all = json::list(ours, &CHANGED).iter();
@@ -261,7 +260,7 @@ fn added<'a>(job: &'a Value, set: &str) -> Option<&'a Value> {
     json::at(named.next()?, &["template", "spec", "template"])
 }
 
-/// The job with these changes in our entry; as it is when it has them already.
+/// The job with these changes in our entry; unchanged when it has them already.
 fn with_entry(job: &Value, changed: Vec<Value>) -> Value {
     let mut after = job.clone();
     let mut entries = json::list(job, &PATCHES).to_vec();
@@ -278,7 +277,7 @@ fn with_entry(job: &Value, changed: Vec<Value>) -> Value {
     after
 }
 
-/// What a template has more than before.
+/// The additions of `after` to `before`, as a template.
 fn difference(before: &Value, after: &Value) -> Value {
     let mut added = json!({});
     for path in MAPS {
@@ -306,7 +305,7 @@ fn difference(before: &Value, after: &Value) -> Value {
     added
 }
 
-/// Takes out of a template what was added.
+/// Removes additions from a template.
 fn take_out(template: &mut Value, added: &Value) {
     for path in MAPS {
         for (key, value) in json::at(added, &path)

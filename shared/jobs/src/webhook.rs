@@ -1,4 +1,4 @@
-//! What the webhooks of all kinds do to jobs: defaults and rules. Pure: what must be known of the cluster is an argument.
+//! The webhooks of all kinds of jobs: defaults and rules. Pure: the facts about the cluster are arguments.
 //!
 //! *Source*: `spec/jobs.md 7`.
 
@@ -17,48 +17,48 @@ use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;
 
-/// What must be known to default a new job.
+/// The facts that defaulting a new job needs.
 #[derive(Clone, Copy)]
 pub struct DefaultFacts<'a> {
     /// Whether the namespace has a `LocalQueue` named `default`.
     pub default_queue: Presence,
     /// Whether there is a `WorkloadPriorityClass` named `default`.
     pub default_priority_class: Presence,
-    /// Whose the job is.
+    /// The owner of the job.
     pub owner: Owner,
-    /// Whether jobs without a queue are held back here.
+    /// Whether jobs without a queue are held in its namespace.
     pub namespace: Namespace,
     /// Whether a queue of the namespace leads to a `ClusterQueue` with a check of the `MultiKueue` controller.
     pub uses_multikueue: &'a dyn Fn(&str) -> bool,
-    /// Of a pod that an object of another kind makes: its group.
+    /// The group of a pod that an object of another kind makes.
     pub mark: Option<&'a Mark>,
 }
 
-/// How a kind fills in new objects.
+/// A kind's own function to fill in new objects.
 #[derive(Clone, Copy)]
 pub struct Defaulting(pub(crate) fn(&mut MemberMut<'_>, &DefaultFacts<'_>));
 
 /// Whether something exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It does.
+    /// It exists.
     Present,
-    /// It does not.
+    /// It does not exist.
     Absent,
 }
 
-/// Whose a job is.
+/// The owner of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody's whose kind is managed.
+    /// It has no owner of a managed kind.
     Unmanaged,
-    /// Its direct owner is of a managed kind, but no ancestor is held by a queue.
+    /// Its direct owner is of a managed kind, but no queue holds an ancestor.
     ManagedKind,
     /// An ancestor is managed: the job follows it.
     ManagedAncestor,
 }
 
-/// How a namespace stands to the queue.
+/// Whether jobs of a namespace are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
     /// It does not match `managedJobsNamespaceSelector`.
@@ -69,8 +69,8 @@ pub enum Namespace {
     InsideAll,
 }
 
-/// Fills in what a new job leaves open: queue, priority class, suspension, managed-by; in this order. What a manager has sent
-/// stays until that removes it.
+/// Fills in the fields that a new job leaves open: queue, priority class, suspension, managed-by; in this order. A job that a manager has
+/// sent does not delete itself: the manager deletes it.
 ///
 /// *Source*: `spec/jobs.md 7.2`, `spec/multikueue.md 5.1`.
 pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
@@ -88,13 +88,13 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
     if free && facts.default_priority_class == Presence::Present {
         default_label(job.meta, labels::PRIORITY_CLASS, names::DEFAULT_PRIORITY_CLASS);
     }
-    // Unlike the anchor: its managers send the job as it is, and take one that has removed itself for lost; so a job that does so at
-    // once ran again and again (seen with the real one).
+    // Unlike the anchor: its managers send the job unchanged, and treat a copy that has deleted itself as lost. So a job that deletes
+    // itself at once ran again and again (seen with the real reference).
     if label(job.meta, labels::MULTIKUEUE_ORIGIN).is_some() {
         kind.outlast_its_end(job);
     }
     let deleting = job.meta.deletion_timestamp.is_some();
-    // Why not outside: who reads jobs there leaves them alone, so what is held would be held for ever.
+    // Why not outside: no controller starts jobs there, so a held job would be held for ever.
     let held = inside && (queue(job.meta).is_some() || facts.namespace == Namespace::InsideAll);
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
@@ -115,7 +115,7 @@ pub(crate) fn default_label(meta: &mut ObjectMeta, key: &str, value: &str) {
     labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
 }
 
-/// What is wrong with a new job. *Source*: `spec/jobs.md 7.3`.
+/// The problems of a new job. *Source*: `spec/jobs.md 7.3`.
 pub fn validate_create(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = common_problems(kind, job, gates);
     problems.extend(kind.own_problems(job));
@@ -123,9 +123,9 @@ pub fn validate_create(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates
     problems
 }
 
-/// The rules about the pod templates, and about what does not go together with elastic jobs.
+/// The problems of the pod templates, and of fields that cannot be combined with elastic jobs.
 fn template_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
-    // Why none: what the schema of the kind does not allow is refused by the API server, in its words.
+    // Why none: the API server itself refuses what the schema of the kind does not allow.
     let members = Members::one(&job);
     let Ok(pod_sets) = kind.pod_sets(members) else {
         return Vec::new();
@@ -177,6 +177,7 @@ fn common_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) ->
     );
     problems.extend(prebuilt_problems(kind, job, gates));
     problems.extend(max_time_problems(job));
+    problems.extend(retry_problems(job));
     if is_elastic(job, gates) && !kind.kind().can(Ability::Elastic) {
         let text = format!("elastic job is not supported for \"{}\"", kind.kind());
         problems.push(Problem::forbidden(
@@ -203,6 +204,18 @@ fn max_time_problems(job: Member<'_>) -> Option<Problem> {
     Some(Problem::invalid(field, why).of(text))
 }
 
+/// Most tries on other workers.
+const RETRY_ELSEWHERE_MAX: u32 = 100;
+
+fn retry_problems(job: Member<'_>) -> Option<Problem> {
+    let text = annotation(job.meta, annotations::RETRY_ELSEWHERE)?;
+    let is_fine = text
+        .parse::<u32>()
+        .is_ok_and(|tries| tries <= RETRY_ELSEWHERE_MAX);
+    let field = annotation_field(annotations::RETRY_ELSEWHERE);
+    (!is_fine).then(|| Problem::invalid(field, "must be a number from 0 to 100").of(text))
+}
+
 fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     let identifiers = Identifiers::of(gates);
     let mut problems = Vec::new();
@@ -226,7 +239,7 @@ fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) 
     problems
 }
 
-/// What is wrong with a change of a job. *Source*: `spec/jobs.md 7.4`.
+/// The problems of a change of a job. *Source*: `spec/jobs.md 7.4`.
 ///
 /// `default_queue` says whether the namespace has a `LocalQueue` named `default`.
 pub fn validate_update(
@@ -261,6 +274,7 @@ pub fn validate_update(
     } else {
         problems.extend(max_time_problems(new));
     }
+    problems.extend(retry_problems(new));
     problems.extend(priority_class_problems(old, new, is_held));
     problems.extend(manager_problems(kind, old, new, is_held));
     let elastic = annotations::ELASTIC_JOB;
@@ -278,8 +292,8 @@ pub fn validate_update(
     }
     problems.extend(kind.own_update_problems(old, new));
     if is_held {
-        // Why: a job that was let in with a fault by an earlier version must still be startable and stoppable; and a start
-        // may change the number of pods.
+        // Why: a job that an earlier version accepted with a fault must still be startable and stoppable. A start may also change the
+        // number of pods.
         let known = template_problems(kind, old, gates);
         let templates = template_problems(kind, new, gates).into_iter();
         problems.extend(templates.filter(|problem| !known.contains(problem)));
@@ -287,9 +301,11 @@ pub fn validate_update(
     problems
 }
 
-/// Unlike the anchor, which leaves it to each kind: not every kind keeps the field as it is (the training operator 1.9 compares the
-/// new job with itself). Its controller in this cluster would begin to run a job that runs on a worker, or let go of one that runs
-/// here.
+/// The problem of a changed `managedBy`. The job's controller in this cluster would begin to run a job that runs on a worker, or let go of
+/// a job that runs here.
+///
+/// Unlike the anchor, which leaves the check to each kind: not every kind protects the field (the training operator 1.9 compares the new
+/// job with itself).
 fn manager_problems(kind: &dyn JobKind, old: Member<'_>, new: Member<'_>, is_held: bool) -> Option<Problem> {
     let field = kind.kind().managed_by?;
     let [before, after] = [old, new].map(|job| kind.manager_of(job));

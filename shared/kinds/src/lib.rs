@@ -1,9 +1,9 @@
-//! Every kind of job, as a table: what its API is called, who runs it, which rights it needs, where its pods stand.
+//! Every kind of job, as a table: its API, the controller that runs it, the rights it needs, and the places of its pods.
 //!
-//! Data only. It **never** decides anything, and imports nothing. Whatever needs a list of kinds takes [`Kinds`] and walks it, so
-//! that a new kind is one row here and one file in `shared/jobs`.
+//! Data only. It **never** decides anything, and imports nothing. Code that needs a list of kinds takes [`Kinds`] and walks it, so that a
+//! new kind is one row here and one file in `shared/jobs`.
 //!
-//! Reading order: this file (what a row says), `rows` (the rows).
+//! Reading order: this file (the columns), `rows` (the rows).
 //!
 //! ```
 //! let job = roadstead_kinds::TABLE.named("batch/job").unwrap();
@@ -25,45 +25,45 @@ pub struct Kind {
     pub version: &'static str,
     /// Name of the kind.
     pub kind: &'static str,
-    /// The plural under which the API serves it.
+    /// Its plural in the API.
     pub plural: &'static str,
-    /// How much of its integration exists here.
+    /// Whether its integration exists in Roadstead.
     pub built: Built,
-    /// Where it says which controller runs it; `None` when the kind has no such field.
+    /// The field that names the controller of a job; `None` when the kind has no such field.
     pub managed_by: Option<ManagedBy>,
     /// What keeps its controller in the manager's cluster from running a job that runs on a worker.
     pub idle: Idle,
-    /// Of how many objects a job of this kind is made.
+    /// How many objects make up a job of this kind.
     pub members: Members,
-    /// What its integration can do beyond queueing a job in one cluster.
+    /// What its integration can do beyond queueing in one cluster.
     pub abilities: &'static [Ability],
-    /// What the processes must be allowed for it.
+    /// The rights that the processes need for it.
     pub rights: Rights,
-    /// The integration that is on whenever this one is, if it works through another.
+    /// The integration that is enabled together with this one, because this one works through it.
     pub implies: Option<&'static str>,
     /// The feature gate that must be on for it.
     pub gate: Option<&'static str>,
-    /// Where its pod templates stand, for an `AppWrapper` that wraps it; empty when they must be declared there.
+    /// The places of its pod templates, for an `AppWrapper` that wraps it; empty when they must be declared there.
     ///
     /// *Source*: `spec/appwrapper.md 1.5`.
     pub wrapped: &'static [PodPlace],
 }
 
-/// How much of an integration exists here.
+/// Whether an integration exists in Roadstead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Built {
-    /// Nothing: its name is accepted, and jobs of the kind are left alone.
+    /// It does not exist: its name is accepted, and jobs of the kind are left alone.
     Nothing,
-    /// All of it.
+    /// It exists.
     Whole,
 }
 
-/// Where a kind says which controller runs it.
+/// The field in which a job names its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedBy {
     /// The path of the field.
     pub path: &'static [&'static str],
-    /// What a refusal calls the field. Wire: not its path for every kind. *Source*: `spec/jobs.md 10.1`.
+    /// The name of the field in a refusal. Wire: not its path for every kind. *Source*: `spec/jobs.md 10.1`.
     pub said: &'static str,
     /// The controller that runs the job when the field is absent. *Source*: `spec/jobs.md 10.2`.
     pub default: &'static str,
@@ -72,27 +72,27 @@ pub struct ManagedBy {
 /// What keeps the controller of a kind in the manager's cluster from running a job that runs on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It heeds [`Kind::managed_by`], so the job is let go here too, and shows what its copy shows.
+    /// The controller heeds [`Kind::managed_by`]. So the job is let go here too, and shows the status of its copy.
     ManagedBy,
-    /// It does not. So the job stays held here, and shows only the end of its copy: what else were written, its controller would
-    /// write over.
+    /// The controller does not heed such a field. So the job stays suspended here, and shows only the end of its copy, because its
+    /// controller would overwrite any other status.
     Held,
-    /// Nothing runs it while its gate is on. So the job stays held here, and shows what its copy shows.
+    /// No controller runs it while its gate is set. So the job stays held here, and shows the status of its copy.
     Gate,
 }
 
-/// Of how many objects a job is made.
+/// How many objects make up a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
     /// One object.
     One,
     /// One object or a group of them that share a name. *Source*: `spec/jobs.md 12`.
     Group,
-    /// One object and the pods that its own controller makes and the pod integration handles.
+    /// One object, and the pods that its own controller makes; the pod integration handles these pods.
     WithPods,
 }
 
-/// What an integration can do beyond queueing a job in one cluster.
+/// What an integration can do beyond queueing in one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// A job may name the Workload that describes it. *Source*: `spec/jobs.md 7.3`.
@@ -103,30 +103,30 @@ pub enum Ability {
     Dispatched,
 }
 
-/// What the processes must be allowed for a kind.
+/// The rights that the processes need for a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// What the engine does in its own cluster, on a manager and on a worker alike.
+    /// The engine's rights in its own cluster, on a manager and on a worker.
     pub engine: &'static [Right],
-    /// What a manager does on a worker.
+    /// The manager's rights on a worker.
     pub account: &'static [Right],
 }
 
 /// Verbs on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// On what.
+    /// The resource.
     pub on: On,
     /// The verbs, in alphabetical order.
     pub verbs: &'static [&'static str],
 }
 
-/// What a right is about.
+/// The resource of a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// The objects of the kind.
     Objects,
-    /// This subresource of them.
+    /// This subresource of the objects.
     Part(&'static str),
     /// Another resource.
     Other {
@@ -137,23 +137,23 @@ pub enum On {
     },
 }
 
-/// Where pod templates stand in an object.
+/// A place of pod templates in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodPlace {
-    /// What holds the template.
+    /// The object that holds the template.
     pub holder: Holder,
-    /// The template, below its holder; empty when the holder is one.
+    /// The path of the template, below its holder; empty when the holder itself is the template.
     pub template: &'static [&'static str],
-    /// What is said when there is no template.
+    /// What a missing template means.
     pub absent: Absent,
-    /// How many pods are made from it.
+    /// The number of pods made from it.
     pub pods: Pods,
 }
 
-/// What holds a pod template.
+/// The object that holds a pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The object at this path, if there is one; the whole object for an empty path.
+    /// The object at this path, if it exists; the whole object for an empty path.
     At(&'static [&'static str]),
     /// Each entry of the list at this path.
     EachOf(&'static [&'static str]),
@@ -162,24 +162,24 @@ pub enum Holder {
 /// What a missing pod template means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// Its holder makes no pods.
+    /// The holder makes no pods.
     NoPods,
-    /// The object is wrong.
+    /// The object is invalid.
     Wrong,
-    /// It is not looked at.
+    /// The template is not checked.
     Unseen,
 }
 
-/// How many pods are made from a template; paths are below its holder.
+/// The number of pods made from a template; paths are below its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
-    /// One.
+    /// One pod.
     One,
-    /// As many as the number at this path says, by default one; another type there is an error.
+    /// The number at this path, 1 by default; another type there is an error.
     Replicas(&'static [&'static str]),
     /// `parallelism` of the job spec at this path, but no more than its `completions`.
     OfJob(&'static [&'static str]),
-    /// The same, for each of the holder's `replicas`.
+    /// `parallelism` of the job spec at this path, but no more than its `completions`, for each of the holder's `replicas`.
     OfJobs(&'static [&'static str]),
 }
 
@@ -198,14 +198,14 @@ impl Kind {
         self.group == group && self.kind == kind
     }
 
-    /// Whether its integration can do this.
+    /// Whether its integration has this ability.
     pub fn can(&self, ability: Ability) -> bool {
         self.abilities.contains(&ability)
     }
 }
 
 impl Right {
-    /// Group and resource, as a rule names them.
+    /// Group and resource, as an RBAC rule names them.
     pub fn resource(&self, kind: &Kind) -> (&'static str, String) {
         match self.on {
             On::Objects => (kind.group, kind.plural.to_owned()),
@@ -222,11 +222,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The kinds there are, in a fixed order. A test makes a copy with one row more and hands it to whatever walks the table.
+/// The kinds in a fixed order. A test makes a copy with one more row and passes it to the code that walks the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds(&'static [&'static Kind]);
 
-/// The kinds there are.
+/// The table of all kinds.
 pub const TABLE: Kinds = Kinds(&rows::ALL);
 
 impl Kinds {
@@ -250,7 +250,7 @@ impl Kinds {
         self.iter().find(|row| row.framework == framework)
     }
 
-    /// The kinds whose integration is built and on when these are listed in `integrations.frameworks`, in the order of the table.
+    /// The kinds whose integration exists and is enabled when these are listed in `integrations.frameworks`, in the order of the table.
     pub fn enabled(self, frameworks: &[String]) -> Vec<&'static Kind> {
         let listed = |name: &str| frameworks.iter().any(|listed| listed == name);
         let implied = |name: &str| {
@@ -262,7 +262,7 @@ impl Kinds {
             .collect()
     }
 
-    /// The kinds whose jobs are handled here.
+    /// The kinds whose integration exists.
     pub fn built(self) -> impl Iterator<Item = &'static Kind> {
         self.iter().filter(|row| row.built == Built::Whole)
     }

@@ -4,7 +4,7 @@ use crate::{
     Ability, Absent, Built, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Right, Rights,
 };
 
-/// All of them.
+/// All rows.
 pub(crate) static ALL: [&Kind; 18] = [
     &JOB,
     &JOB_SET,
@@ -26,8 +26,8 @@ pub(crate) static ALL: [&Kind; 18] = [
     &LEADER_WORKER_SET,
 ];
 
-/// For one object that a controller of its own runs: the engine holds it back, lets it go, stops and deletes it, and shows on it
-/// what its copy does; a manager makes that copy and takes it away.
+/// Rights for an object that its own controller runs. The engine suspends, starts, stops and deletes it, and shows the status of its copy
+/// on it. A manager creates that copy and deletes it.
 const OF_JOBS: Rights = Rights {
     engine: &[
         Right {
@@ -38,7 +38,7 @@ const OF_JOBS: Rights = Rights {
             on: On::Part("status"),
             verbs: &["patch"],
         },
-        // Why: an API server may forbid to block the deletion of an owner by a reference to it.
+        // Why: an API server may forbid an owner reference that blocks the deletion of the owner.
         Right {
             on: On::Part("finalizers"),
             verbs: &["update"],
@@ -56,7 +56,7 @@ const OF_JOBS: Rights = Rights {
     ],
 };
 
-/// For objects of which only the pods are held and let go.
+/// Rights for objects of which only the pods are held and let go.
 const OF_PARENTS: Rights = Rights {
     engine: &[Right {
         on: On::Objects,
@@ -65,10 +65,26 @@ const OF_PARENTS: Rights = Rights {
     account: &[],
 };
 
+/// Pods besides, whose steps of Argo Workflows report where they run.
+const OF_PODS: Rights = Rights {
+    engine: OF_JOBS.engine,
+    account: &[
+        OF_JOBS.account[0],
+        OF_JOBS.account[1],
+        Right {
+            on: On::Other {
+                group: "argoproj.io",
+                resource: "workflowtaskresults",
+            },
+            verbs: &["delete", "list", "watch"],
+        },
+    ],
+};
+
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
-/// What most rows have in common.
+/// The common part of most rows.
 const COMMON: Kind = Kind {
     framework: "",
     group: "",
@@ -238,8 +254,8 @@ pub static XGBOOST_JOB: Kind = Kind {
     ..COMMON
 };
 
-/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, else no worker could take its copy; and it stays held on a manager,
-/// because the training operator (seen with 1.9.3) heeds `managedBy` for every kind but this one. *Source*: `spec/jobs.md 9.3`.
+/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, otherwise no worker could accept its copy. It stays suspended on a
+/// manager, because the training operator (seen with 1.9.3) heeds `managedBy` for every kind but this one. *Source*: `spec/jobs.md 9.3`.
 pub static JAX_JOB: Kind = Kind {
     framework: "kubeflow.org/jaxjob",
     group: "kubeflow.org",
@@ -251,7 +267,8 @@ pub static JAX_JOB: Kind = Kind {
     ..COMMON
 };
 
-/// `TrainJob`. Unlike the anchor: it stays held on a manager, because Trainer (seen with 2.2.0) does not heed `managedBy`. *Source*: `spec/jobs.md 9.5`.
+/// `TrainJob`. Unlike the anchor: it stays suspended on a manager, because Trainer (seen with 2.2.0) does not heed `managedBy`. *Source*:
+/// `spec/jobs.md 9.5`.
 pub static TRAIN_JOB: Kind = Kind {
     framework: "trainer.kubeflow.org/trainjob",
     group: "trainer.kubeflow.org",
@@ -322,8 +339,8 @@ pub static APP_WRAPPER: Kind = Kind {
     ..COMMON
 };
 
-/// `SparkApplication`. Unlike the anchor: it is dispatched, held back on the manager for want of a `managedBy`.
-/// *Source*: `spec/jobs.md 9.10`.
+/// `SparkApplication`. Unlike the anchor: it is dispatched, and stays suspended on the manager because it has no `managedBy`. *Source*:
+/// `spec/jobs.md 9.10`.
 pub static SPARK_APPLICATION: Kind = Kind {
     framework: "sparkoperator.k8s.io/sparkapplication",
     group: "sparkoperator.k8s.io",
@@ -344,6 +361,7 @@ pub static POD: Kind = Kind {
     built: Built::Whole,
     idle: Idle::Gate,
     members: Members::Group,
+    rights: OF_PODS,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
         template: &[],

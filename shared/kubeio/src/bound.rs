@@ -1,5 +1,4 @@
-//! How much an API server may send, and how long it may take for it: a hostile or broken worker must not fill the memory of its
-//! manager, nor keep it waiting.
+//! How large an API server's answer may be. A hostile or broken worker must not fill the manager's memory.
 //!
 //! *Source*: `spec/safety.md S14`.
 
@@ -15,15 +14,15 @@ use crate::stall::{Timely, longest};
 
 /// The longest answer that is read, in bytes, watches apart.
 ///
-/// Why so much: a page of a list has 500 objects; with 128 KiB each they would be of a size that nobody has been seen to store.
+/// Why so large: a list page has 500 objects, so each may have 128 KiB on average, which is more than real objects have.
 pub(crate) const ANSWER_MAX: usize = 64 << 20;
 /// The longest line of a watch, in bytes: a multiple of the 3 MiB that an API server takes as one object.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
 type Body<B> = http_body_util::combinators::MapErr<Limited<Timely<B>>, fn(BoxError) -> BoxError>;
 
-/// Ends answers that are longer than [`ANSWER_MAX`], or late, with an error. Watches have no end; their lines are measured, and
-/// their silence is noticed, by who reads them.
+/// Ends an answer longer than [`ANSWER_MAX`], or a late one, with an error. A watch has no end, so its reader limits its lines
+/// and its silence.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded<S>(pub(crate) S);
 
@@ -48,7 +47,7 @@ where
         let watches = options.any(|option| matches!(option, "watch=true" | "watch=1"));
         let longest = longest(request.method());
         let bound = move |answer: Response<B>| {
-            // Why its status too: what is refused is answered by one short object, also to a watch.
+            // Why the status too: a refusal is one short object, also in answer to a watch request.
             let endless = watches && answer.status().is_success();
             let most = if endless { usize::MAX } else { ANSWER_MAX };
             answer.map(|body| {

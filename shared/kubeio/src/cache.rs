@@ -1,8 +1,8 @@
 //! What one cluster holds of one kind, kept by list and watch, and read without asking the API server.
 //!
-//! Invariant: an object is only ever replaced by a newer one. Answers to our own writes are put in as well, so a
-//! decision never starts from a state older than our last write ("read your writes"). The one exception: when the storage
-//! of the API server has gone back, as after a restore from a backup, everything is listed again and replaces what is here.
+//! Invariant: an object is only ever replaced by a newer one. The answers to our own writes are cached too, so a decision never
+//! starts from a state older than our last write ("read your writes"). The one exception: when the API server's storage has gone
+//! back, as after a restore from a backup, everything is listed again and replaces the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -34,14 +34,14 @@ mod run;
 
 /// How long one watch request lives.
 const WATCH_SECS: u32 = 290;
-/// A watch that is silent for longer is taken for dead; the API server sends a bookmark about every minute.
+/// A watch that is silent for longer counts as dead; the API server sends a bookmark about every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 /// HTTP status of a resource version that the API server no longer knows.
 const GONE: u16 = 410;
-/// HTTP status and words for a resource version that the API server does not know yet: one of a past that never happened,
-/// when its storage was restored from a backup.
+/// HTTP status and words for a resource version that the API server does not know yet. It comes from before a restore from a
+/// backup.
 const AHEAD: (u16, &str) = (504, "Too large resource version");
 
 /// One object changed. `old` and `new` are both there for a modification.
@@ -49,9 +49,9 @@ const AHEAD: (u16, &str) = (504, "Too large resource version");
 pub struct Change<'a, K> {
     /// Namespace (empty for cluster-scoped kinds) and name.
     pub key: &'a Key,
-    /// What was cached before.
+    /// The cached object before the change.
     pub old: Option<&'a Arc<K>>,
-    /// What is cached now; `None` when it is gone.
+    /// The cached object now; `None` when it is gone.
     pub new: Option<&'a Arc<K>>,
 }
 
@@ -61,26 +61,27 @@ type Slim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 /// A cache of one kind of one cluster.
 pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
-    /// Locked from before a change until all have heard of it, so that changes are told in the order in which they happened:
-    /// a watch and the answer to an own write may come at the same moment.
+    /// Locked from before a change until every listener has heard of it, so that listeners hear changes in the order of the
+    /// cache. A watch event and the answer to an own write may come at the same moment.
     listeners: Mutex<Vec<Listener<K>>>,
     health: Latest<Health>,
-    /// The highest version that was ever seen; what is lower and comes later is of a storage that was restored.
+    /// The highest version ever seen. A lower one that comes later is from a restored storage.
     newest: AtomicU64,
-    /// The highest version of which the list or the watch has told, or is about to: what is not cached and not newer is gone.
+    /// The highest version that the list or watch has told of, or is about to. An object up to this version that is not cached is
+    /// gone.
     told: AtomicU64,
-    /// Where to go on watching; kept between runs, so that a short loss costs no new list.
+    /// Where to resume the watch. Kept between runs, so that a short loss of connection costs no new list.
     version: Mutex<Option<String>>,
-    /// What is here may be newer than what is stored: the next list replaces it.
+    /// The cache may be newer than the storage, so the next list replaces it.
     rewound: AtomicBool,
-    /// Everything was listed once, or known to be not served.
+    /// Everything was listed once, or the kind is known not to be served.
     settled: AtomicBool,
-    /// Something may be stored of which the watch has not told yet: everything is to be listed again.
+    /// The storage may hold something that the watch has not told of yet, so everything must be listed again.
     behind: AtomicBool,
     refreshed: Notify,
     /// When the API server last said something: a list, an event, a bookmark.
     heard: Mutex<Option<Instant>>,
-    /// What makes an object smaller before it is kept.
+    /// Makes an object smaller before it is cached.
     slim: Option<Slim<K>>,
 }
 
@@ -117,7 +118,7 @@ impl<K: Resource> Cache<K> {
         Arc::new(Self::default())
     }
 
-    /// An empty cache that runs `slim` over every object before it keeps it: for what many of them have in common.
+    /// An empty cache that runs `slim` over every object before caching it, to share or drop the parts that repeat.
     pub fn slimmed(slim: impl Fn(&mut K) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             slim: Some(Box::new(slim)),
@@ -160,12 +161,12 @@ impl<K: Resource> Cache<K> {
         self.read().is_empty()
     }
 
-    /// The connection behind it, to look at or to wait on.
+    /// The health of the connection, to read or to wait on.
     pub fn health(&self) -> Follower<Health> {
         self.health.follow()
     }
 
-    /// Whether what was cached was ever all there was.
+    /// Whether the cache was ever complete.
     pub fn was_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
     }
@@ -181,17 +182,17 @@ impl<K: Resource> Cache<K> {
         heard.map(|at| at.elapsed())
     }
 
-    /// Notes that the storage of the API server has gone back: everything is listed again at the next chance, and what is
-    /// listed counts, however old it looks. *Source*: `spec/safety.md` F15.
+    /// Notes that the API server's storage has gone back. Everything is listed again as soon as possible, and the list counts
+    /// even if it looks older. *Source*: `spec/safety.md` F15.
     pub fn distrust(&self) {
         self.rewound.store(true, Ordering::Relaxed);
         self.told.store(0, Ordering::Relaxed);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Has everything listed again now, and not only when the watch ends: [`Health`] is `Starting` until what was stored at this
-    /// moment is cached. *Why*: a watch may be behind by any time, and who takes over from another process must know what that
-    /// one has written last.
+    /// Lists everything again now, not only when the watch ends: [`Health`] is `Starting` until everything stored at this moment
+    /// is cached. *Why*: a watch may be behind by any time, and a process that takes over must know what its predecessor wrote
+    /// last.
     pub fn refresh(&self) {
         self.health.modify(|health| {
             // Invariant: under the lock of the health, so that a watch which is just being opened does not say `Live` after it.
@@ -201,9 +202,9 @@ impl<K: Resource> Cache<K> {
         self.refreshed.notify_one();
     }
 
-    /// Puts in what the API server answered to a request of ours, unless a newer one is there or the watch has told meanwhile that
-    /// it is gone: the watch may be faster than the answer, and what is put in then would stay for ever (seed 24087: it held
-    /// quota).
+    /// Caches the API server's answer to a request of ours, unless the cache has a newer object or the watch has already told of
+    /// its deletion. *Why*: the watch may be faster than the answer, and a deleted object cached then would stay for ever and
+    /// hold quota.
     pub fn observe(&self, object: K) {
         self.note_newest(&object);
         self.put(object, |new, old| match (old, version_of(new)) {
@@ -213,7 +214,7 @@ impl<K: Resource> Cache<K> {
         });
     }
 
-    /// Puts in what the watch tells, unless a newer one is there.
+    /// Caches an object that the watch tells of, unless a newer one is cached.
     fn observe_told(&self, object: K) {
         self.note_newest(&object);
         self.put(object, |new, old| old.is_none_or(|old| is_newer(new, old)));
@@ -228,19 +229,19 @@ impl<K: Resource> Cache<K> {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Puts in an object that a list of this version shows. Why not by its own version: what was there before the list and is
-    /// newer than what the list shows never happened, because the storage was restored from a backup (`spec/safety.md F15`).
+    /// Caches an object from a list of this version. Why the list's version decides: a cached object that is older than the list
+    /// but newer than the listed one was lost when the storage was restored from a backup (`spec/safety.md F15`).
     fn observe_listed(&self, object: K, listed: Listed) {
         self.put(object, |new, old| {
             old.is_none_or(|old| {
-                // Why not believed after a restore: the same version may be of two histories.
+                // Why not trusted after a restore: the same version may be of two histories.
                 let same = !listed.went_back() && Print::of(old) == Print::of(new);
                 !same && listed.covers(old)
             })
         });
     }
 
-    /// Puts the object in if it belongs there, beside or instead of what is there now.
+    /// Caches the object if `belongs` accepts it beside the cached one.
     fn put(&self, mut object: K, belongs: impl Fn(&K, Option<&K>) -> bool) {
         object.meta_mut().managed_fields = None;
         if let Some(slim) = &self.slim {
@@ -268,12 +269,12 @@ impl<K: Resource> Cache<K> {
         );
     }
 
-    /// Takes an object out because the API server says that it is gone. `uid` guards against forgetting a successor.
+    /// Takes an object out because the API server says that it is gone. With `uid`, a successor of the same name stays.
     pub fn forget(&self, key: &Key, uid: Option<&str>) {
         self.take_out(key, |held| uid.is_none() || held.meta().uid.as_deref() == uid);
     }
 
-    /// Takes out what the watch says is gone. Why its predecessors too: of the name there is nothing any more.
+    /// Takes out an object whose deletion the watch tells of. Why its predecessors too: the name has no object any more.
     fn forget_told(&self, gone: &Raw<'_>) {
         let at: Option<u64> = gone.version().parse().ok();
         self.take_out(&gone.key(), |held| {
@@ -301,7 +302,7 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// Whether this object is cached already, or a newer one: most of what a watch tells are our own writes.
+    /// Whether this object or a newer one is cached already: most watch events are our own writes.
     fn knows(&self, object: &Raw<'_>) -> bool {
         let objects = self.read();
         let known = objects
@@ -334,7 +335,7 @@ impl<K> Cache<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Asks the API server for an object that is not cached, because its watch may be a moment behind, and puts it in if it
+    /// Asks the API server for an object that is not cached, because the watch may be a moment behind, and caches it if it
     /// exists. `api` is of the namespace of the key.
     ///
     /// # Errors
@@ -354,7 +355,7 @@ where
         let mut params = selecting(labels).limit(PAGE);
         let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut seen = BTreeSet::new();
-        // Why before it is sent: a list shows what is stored, so it can only be older when the storage went back.
+        // Why read before the request is sent: a list shows the stored state, so it can only be older when the storage went back.
         let newest = self.newest.load(Ordering::Relaxed);
         let distrusted = self.rewound.load(Ordering::Relaxed);
         loop {
@@ -371,8 +372,8 @@ where
                     objects = api.resource_url(),
                     version,
                     newest,
-                    "what this cluster's API server stores is not what it has told: its storage was restored from a backup, or a \
-                     watch has left something out; what it lists now replaces what was known; if nobody restored it, look at its \
+                    "this cluster's API server stores another state than it has shown: its storage was restored from a backup, or a \
+                     watch has left something out; the new list replaces the cached state; if there was no restore, check its \
                      etcd"
                 );
                 self.newest
@@ -399,7 +400,7 @@ where
         }
     }
 
-    /// Goes on watching from where the last watch or list ended.
+    /// Resumes the watch from where the last watch or list ended.
     async fn resume(
         &self,
         api: &Api<K>,
@@ -411,12 +412,13 @@ where
         let compared = match last {
             Last::Listed => Some(Missing::default()),
             Last::Silent => match self.compare(api, labels, &version).await? {
-                // Why no watch: what lets no word of one through may not let the next one speak either.
+                // Why no watch: the compared version passed, so the silent watch hid nothing known, but a new one may be as
+                // silent.
                 Some(_) => return Ok(Ended::Lost),
                 None => None,
             },
             Last::Full => self.compare_version(api, labels, &version).await,
-            // Why although nothing was lost: what a watch has left out shows only so (F12).
+            // Why even without a loss: only the comparison shows what a watch has left out (F12).
             Last::Unchecked | Last::Cut => self.compare(api, labels, &version).await?,
         };
         match compared {
@@ -428,10 +430,10 @@ where
         }
     }
 
-    /// Compares the version that the API server is now at with the one that it has shown before; `None` when it has gone back.
-    /// Asked with the smallest list that there is. An error says nothing: the watch will meet it too.
+    /// Compares the API server's present version with the one that it has shown before; `None` when the storage has gone back. It
+    /// asks with the smallest possible list. An error counts as no answer: the watch will meet it too.
     ///
-    /// Why at all: a watch from a version that is still to come shows nothing until then, and says no word of it.
+    /// Why at all: a watch from a version in the future tells nothing until the storage reaches it, and gives no error.
     async fn compare_version(&self, api: &Api<K>, labels: Option<&str>, shown: &str) -> Option<Missing> {
         let params = selecting(labels).limit(1);
         let number = |version: &str| version.parse::<u64>().ok();
@@ -441,11 +443,10 @@ where
         (!went_back).then(Missing::default)
     }
 
-    /// Compares what is cached with the names, UIDs and versions of all that is stored now; `None` when they cannot be of one
-    /// history.
+    /// Compares the cache with the names, UIDs and versions of everything stored now; `None` when both cannot be of one history.
     ///
-    /// Why after every loss of the connection: a storage that is restored takes its server down, and its versions may have
-    /// caught up before we are back, so that the number alone shows nothing. *Source*: `spec/safety.md` F15.
+    /// Why after every loss of the connection: a restore takes the API server down, and its versions may have caught up before we
+    /// reconnect. Then the version number alone shows nothing. *Source*: `spec/safety.md` F15.
     async fn compare(
         &self,
         api: &Api<K>,
@@ -564,7 +565,7 @@ fn set(health: &mut Health, to: Health) -> bool {
     differs
 }
 
-/// Whether we are ahead of the API server.
+/// Whether the status says that our version is ahead of the API server's.
 fn is_ahead(status: &Status) -> bool {
     status.code == AHEAD.0 && status.message.contains(AHEAD.1)
 }
@@ -579,8 +580,8 @@ pub fn key_of<K: Resource>(object: &K) -> Key {
     )
 }
 
-/// Resource versions are comparable numbers (guaranteed since Kubernetes 1.35, true for etcd before); what does not
-/// parse is taken as newer, so that nothing is missed.
+/// Resource versions are comparable numbers (guaranteed since Kubernetes 1.35, true for etcd before). A version that is no number
+/// counts as newer, so that nothing is missed.
 fn is_newer<K: Resource>(new: &K, old: &K) -> bool {
     match (version_of(new), version_of(old)) {
         (Some(new), Some(old)) => new > old,

@@ -30,15 +30,15 @@ pub use crate::stall::ANSWER_TIMEOUT;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an idle pooled connection is kept.
 const POOL_IDLE: Duration = Duration::from_mins(1);
-/// How long a connection may be silent until the other side is asked whether it is still there, how long each answer to that is
-/// waited for, and how many may be missing.
+/// How long a connection may be silent before a keep-alive probe is sent, how long each answer is waited for, and how many may be
+/// missing.
 ///
-/// Why: a watch is silent for up to a minute between two bookmarks. Firewalls and load balancers forget what is silent for long, and
-/// tell nobody; asked four times a minute they do not, and what has gone all the same is known after half a minute, as soon as by
-/// the signs of life that a worker is asked for, and not only after the silence for which a watch is given up.
+/// Why: a watch is silent for up to a minute between two bookmarks. Firewalls and load balancers drop silent connections without
+/// notice. Four probes a minute prevent that. A connection that is lost all the same is noticed within half a minute, as fast as
+/// by the heartbeats and long before a silent watch is given up.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
-/// Why there is no client.
+/// Why a client could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operator's kubeconfig could not be used.
@@ -81,7 +81,7 @@ pub enum Error {
     UserAgent,
 }
 
-/// How to prove who we are to a worker cluster. `Debug` never shows the secret parts.
+/// How Roadstead authenticates to a worker cluster. `Debug` never shows the secret parts.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// A bearer token.
@@ -95,14 +95,14 @@ pub enum Credential {
     },
 }
 
-/// Everything needed to reach one worker cluster, already checked.
+/// Everything needed to reach one worker cluster, already validated.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `https://host:port`.
     pub server: String,
     /// The certificate authority, PEM.
     pub authority: String,
-    /// Who we are there.
+    /// The identity that Roadstead uses there.
     pub credential: Credential,
 }
 
@@ -111,7 +111,7 @@ pub fn worker(endpoint: &Endpoint, user_agent: &str) -> Result<Client, Error> {
     worker_under(endpoint, user_agent, &Permit::endless())
 }
 
-/// A client for a worker cluster that changes something there only as long as the permit allows it. No request is sent yet.
+/// A client for a worker cluster that sends changes only while the permit allows it. No request is sent yet.
 pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> Result<Client, Error> {
     let url = endpoint
         .server
@@ -145,17 +145,17 @@ pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client
     build(config, user_agent, &Permit::endless(), Extras::default())
 }
 
-/// The same for a command that a person runs: what the API server has no time for now (429, 503, 504) is asked again three times
-/// within seconds. *Why*: right after the definitions were applied, it answers lists with 429 for a moment.
+/// As [`local`], for a command that a user runs: a busy answer of the API server (429, 503, 504) is retried three times within
+/// seconds. *Why*: right after the definitions were applied, lists are answered with 429 for a moment.
 ///
-/// It finds its cluster as kubectl does: the file that is named, else the files of `KUBECONFIG` together, else `~/.kube/config`, else
-/// the pod's service account; in them the context that is named, else the current one.
+/// It finds its cluster as kubectl does: the named file, else the files of `KUBECONFIG` together, else `~/.kube/config`, else the
+/// pod's service account. In them it uses the named context, else the current one.
 pub async fn command(chosen: Chosen<'_>, user_agent: &str) -> Result<Client, Error> {
     let config = command_config(chosen).await?;
     build(config, user_agent, &Permit::endless(), Extras::of_a_command())
 }
 
-/// Which cluster a person names for a command.
+/// The cluster that a user names for a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chosen<'a> {
     /// `--kubeconfig`.
@@ -198,8 +198,8 @@ pub async fn command_config(chosen: Chosen<'_>) -> Result<Config, Error> {
         .map_err(failed)
 }
 
-/// The files that kubectl reads: those of `KUBECONFIG` that are there, or all of them if none is, so that the first is named as
-/// missing; without the variable `~/.kube/config` if it is there.
+/// The files that kubectl reads: the existing ones of `KUBECONFIG`, or all of them if none exists, so that the error names the
+/// first. Without the variable: `~/.kube/config` if it exists.
 fn usual_files(variable: Option<&OsStr>, home: Option<&OsStr>) -> Vec<PathBuf> {
     let listed = variable.map(std::env::split_paths).into_iter().flatten();
     let listed: Vec<PathBuf> = listed.filter(|file| !file.as_os_str().is_empty()).collect();
@@ -214,7 +214,7 @@ fn usual_files(variable: Option<&OsStr>, home: Option<&OsStr>) -> Vec<PathBuf> {
     }
 }
 
-/// The same, and it changes something only as long as the permit allows it. Its answers say what time it is.
+/// As [`local`], but it sends changes only while the permit allows it. Its answers tell the time of the cluster.
 pub async fn local_under(
     kubeconfig: Option<&Path>,
     user_agent: &str,
@@ -251,12 +251,12 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     }
 }
 
-/// What not every client does.
+/// What only some clients do.
 #[derive(Default)]
 struct Extras {
-    /// Told what time it is by every answer.
+    /// Every answer tells it the time.
     time: Option<ServerTime>,
-    /// What is asked again by itself.
+    /// Which answers are retried.
     retries: Option<RetryPolicy>,
 }
 
@@ -301,10 +301,10 @@ fn build(
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
         .option_layer(retries.map(RetryLayer::new))
-        // Why outside of the deadline: who waits for its turn has not been asked yet.
+        // Why outside of the deadline: a request that waits for its turn has not been sent yet.
         .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
-        // Why inside: it is looked at in the moment of sending, after all waiting.
+        // Why inside: the permit is checked at the moment of sending, after all waiting.
         .layer(permit.clone())
         .map_response(move |answer: http::Response<_>| {
             if let Some(time) = &time {
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(usual_files(None, None), Vec::<PathBuf>::new());
     }
 
-    /// Answers so many requests with 429, and all others with 200.
+    /// Answers this many requests with 429, and all others with 200.
     async fn busy(times: u32) -> (Config, Arc<AtomicU32>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,7 +1,7 @@
-//! What time it is in a cluster: its API server says so with each answer.
+//! The time of a cluster, which its API server tells with each answer.
 //!
-//! Why not the clock of this machine: it may be an hour off, or jump, and the next replica runs on another machine; what one process
-//! has dated, the next one counts from (`spec/safety.md` F18).
+//! Why not the clock of this machine: it may be an hour off, or jump, and the next replica runs on another machine. A time that
+//! one process writes is the start from which the next one counts (`spec/safety.md` F18).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use roadstead_core::moment::later;
 use tokio::time::Instant;
 
-/// By how much an answer may be behind what was told before: it names whole seconds, and may have been under way for a while.
+/// By how much an answer's time may be behind the last one: it names whole seconds, and may have been under way for a while.
 const LATE: SignedDuration = SignedDuration::from_secs(5);
 
-/// The time of day by the answers of one API server, and by the monotonic clock between them. Clones tell the same.
+/// The time of day by the answers of one API server, and by the monotonic clock between them. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct ServerTime(Arc<Mutex<Option<Heard>>>);
 
@@ -34,21 +34,21 @@ impl Heard {
 }
 
 impl ServerTime {
-    /// Now; `None` as long as there was no answer.
+    /// The time now; `None` before the first answer.
     pub fn now(&self) -> Option<Timestamp> {
         let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         heard.map(|heard| heard.told(Instant::now()))
     }
 
-    /// Waits until there was an answer, for so long at most.
+    /// Waits until there was an answer, for at most `most`.
     pub async fn learn(&self, client: &kube::Client, most: Duration) {
         if self.now().is_none() {
-            // Why whatever comes of it: a refusal is dated too, and who is not answered asks for other things soon enough.
+            // Why the result is ignored: a refusal is dated too, and without an answer other requests follow soon.
             let _ = tokio::time::timeout(most, client.apiserver_version()).await;
         }
     }
 
-    /// Looks at the date of an answer.
+    /// Reads the date of an answer.
     pub(crate) fn read(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());

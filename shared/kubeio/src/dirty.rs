@@ -1,4 +1,4 @@
-//! What changed since we last looked: a set, so that a thousand changes of one object are one piece of work.
+//! The items that changed since the last look: a set, so that a thousand changes of one object are one piece of work.
 //!
 //! Invariant: an item that was marked is handed out at least once after the last mark. The set is bounded by the number
 //! of distinct items, not by the number of changes, which is why it replaces a channel.
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A set of changed items with a bell.
+/// A set of changed items that wakes its consumer.
 #[derive(Debug)]
 pub struct Dirty<T> {
     items: Mutex<BTreeSet<T>>,

@@ -1,12 +1,11 @@
-//! Events: what happened to an object, for people. Best effort, never in the way of the work.
+//! Kubernetes Events: what happened to an object, for users. Best effort, never in the way of the work.
 //!
-//! Invariant: recording never blocks and never fails the caller; when too many wait, or one has waited for [`LATE`], it is
-//! dropped and counted. The same event on the same object is written once per [`QUIET`].
+//! Invariant: recording never blocks and never fails the caller. An event is dropped and counted when too many wait or when it
+//! has waited for [`LATE`]. The same event on the same object is written once per [`QUIET`].
 //!
-//! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
-//! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
-//! later, and take a twentieth of the time at most, less while the API server is busy. What somebody may wait for is written
-//! at once, and rationed.
+//! *Why two lanes*: starting a job costs the API servers about ten writes. Two routine Events beside them would make it twelve,
+//! and thousands of admitted jobs would wait for Events. So routine Events are written a little later and take at most a
+//! twentieth of the time, less while the API server is busy. Events that a user may wait for are written at once, but rationed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +30,9 @@ use crate::trouble::Trouble;
 
 /// How many events may wait to be written.
 const BUFFER: usize = 4096;
-/// How many of the routine may.
+/// How many routine events may wait.
 const ROUTINE_MAX: usize = 512;
-/// How long these may wait.
+/// How long a routine event may wait.
 const LATE: Duration = Duration::from_mins(2);
 /// How long the same event on the same object is not repeated.
 pub const QUIET: Duration = Duration::from_mins(10);
@@ -41,30 +40,30 @@ pub const QUIET: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.
 const WRITERS: usize = 4;
-/// All of them.
+/// [`WRITERS`] as the semaphore counts.
 const WRITERS_ALL: u32 = 4;
 /// Events that are written at once before they are rationed.
 const BURST: u32 = 300;
-/// How often one more may be written after that.
+/// How often one more may be written after the burst.
 const RATION: Duration = Duration::from_millis(200);
-/// The last of them are for warnings: why thousands wait stands in the conditions too.
+/// The last part of the burst is reserved for warnings: the conditions show too why thousands wait.
 const FOR_WARNINGS: u32 = 100;
-/// How long the routine waits at least.
+/// How long a routine event waits at least.
 const LINGER: Duration = Duration::from_secs(2);
-/// The pause after each of it, in times of what it took.
+/// The pause after each routine write, as a multiple of the write's time.
 const REST_PER_WORK: u32 = 19;
-/// How long Events that wait are still written after the stop. *Why*: no other process tells the last decisions of this one.
+/// How long waiting Events are still written after the stop. *Why*: no other process tells the last decisions of this one.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
-/// The longest such pause.
+/// The longest pause after a routine write.
 const REST_MAX: Duration = Duration::from_secs(5);
-/// What the API server says of a namespace that is being deleted.
+/// The API server's words about a namespace that is being deleted.
 const TERMINATING: &str = "because it is being terminated";
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
-/// The longest name of an Event, in bytes; that of its object may be as long.
+/// The longest name of an Event, in bytes; the name of its object may be as long.
 const NAME_MAX: usize = 253;
 
-/// Tells the time that events bear.
+/// Gives the time that events bear.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A place to drop events into.
@@ -77,7 +76,7 @@ pub struct Recorder {
     failed: Arc<AtomicU64>,
 }
 
-/// Something that happened, and when.
+/// An event, and when it happened.
 struct Told {
     object: ObjectReference,
     note: Note,
@@ -114,8 +113,8 @@ impl Recorder {
     }
 }
 
-/// A recorder and the future that writes its events as `controller` until `stop`, and then for [`FLUSH_MAX`] at most what still waits,
-/// without pauses.
+/// A recorder and the future that writes its events as `controller` until `stop`. After the stop it writes the events that still
+/// wait, without pauses, for [`FLUSH_MAX`] at most.
 pub fn recorder(
     client: Client,
     controller: &'static str,
@@ -149,9 +148,9 @@ pub fn recorder(
         };
         tokio::select! {
             biased;
-            // Why nothing is said of the rest: metric roadstead_events_unwritten_total ends with the process.
+            // Why the rest is not reported: metric roadstead_events_unwritten_total ends with the process.
             () = last => {}
-            // Why not over before the stop: a process in which nobody is left to record anything goes on.
+            // Why not over before the stop: a process without a recorder goes on.
             () = async {
                 tokio::join!(writer.tell_at_once(prompt, &stop), writer.tell_later(later, &stop));
                 stop.cancelled().await;
@@ -161,11 +160,11 @@ pub fn recorder(
     (recorder, work)
 }
 
-/// How many more events may be written at once now.
+/// How many more events may be written at once.
 #[derive(Debug)]
 struct Ration {
     left: u32,
-    /// Up to when what has come in since was added.
+    /// The time up to which the ration was filled.
     counted: Instant,
 }
 
@@ -177,7 +176,7 @@ impl Ration {
         }
     }
 
-    /// Takes one, if there is one for this severity.
+    /// Takes one from the ration, if there is one for this severity.
     fn take(&mut self, severity: Severity, now: Instant) -> bool {
         let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
@@ -193,7 +192,7 @@ impl Ration {
     }
 }
 
-/// What was written lately: of which object, the reason and the words.
+/// Events written lately: object, reason and text.
 #[derive(Default)]
 struct Seen(BTreeMap<(String, String, String), Instant>);
 
@@ -229,7 +228,7 @@ struct Writer {
     unwritten: Mutex<Unwritten>,
 }
 
-/// What was told of events that could not be written.
+/// Whether failed writes of events were logged.
 #[derive(Debug, Default)]
 struct Unwritten {
     trouble: Trouble,
@@ -237,7 +236,7 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    /// One could not be written; tells whether that is news. Why not by the words: they name the namespace, or the event.
+    /// Notes a failed write; tells whether it must be logged. Why the text does not matter: it names the namespace or the event.
     fn failed(&mut self, error: &kube::Error, now: Instant) -> bool {
         self.last = Some(now);
         let sort = if let kube::Error::Api(status) = error {
@@ -248,7 +247,7 @@ impl Unwritten {
         self.trouble.is_news(&sort)
     }
 
-    /// One was written; tells whether a trouble is over. Why not at once: one namespace may refuse what others take.
+    /// Notes a successful write; tells whether the failure is over. Why not at once: one namespace may refuse what others take.
     fn written(&mut self, now: Instant) -> bool {
         self.last.is_some_and(|last| now.duration_since(last) > QUIET) && {
             self.last = None;
@@ -280,7 +279,7 @@ impl Writer {
                 drop(permit);
             });
         }
-        // Why: what is being written would end with the process.
+        // Why: a write under way would end with the process.
         let _all = writers.acquire_many(WRITERS_ALL).await;
     }
 
@@ -326,7 +325,7 @@ impl Writer {
             Err(error) => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 let why = crate::write::describe(&error);
-                // Why not: what is in a namespace that goes needs no Events.
+                // Why not counted: a namespace that is being deleted needs no Events.
                 if why.contains(TERMINATING) {
                     return;
                 }
@@ -347,7 +346,7 @@ impl Writer {
     }
 }
 
-/// The next one of a lane; after the stop only what waits already.
+/// The next event of a lane; after the stop, only those that wait already.
 async fn next(lane: &mut mpsc::Receiver<Told>, stop: &CancellationToken) -> Option<Told> {
     tokio::select! {
         biased;
@@ -356,7 +355,7 @@ async fn next(lane: &mut mpsc::Receiver<Told>, stop: &CancellationToken) -> Opti
     }
 }
 
-/// Creates it. What the API server makes of it is not read.
+/// Creates the Event. The API server's answer object is not read.
 async fn send(client: &Client, url: &str, event: &Event) -> Result<(), kube::Error> {
     let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
     let request = Request::new(url).create(&PostParams::default(), body);
@@ -375,7 +374,7 @@ fn event(told: Told, (controller, instance): (&str, &str), number: u64) -> Event
     let message = cut(note.message, NOTE_MAX);
     let suffix = format!(".{:x}{number:x}", at.as_nanosecond());
     let kept = name.floor_char_boundary(NAME_MAX.saturating_sub(suffix.len()));
-    // Why trimmed: what stands before a dot must end in a letter or a digit.
+    // Why trimmed: a name part before a dot must end in a letter or a digit.
     let stem = name.get(..kept).unwrap_or_default().trim_end_matches(['.', '-']);
     Event {
         metadata: ObjectMeta {

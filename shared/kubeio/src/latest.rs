@@ -1,7 +1,7 @@
-//! The newest value of something, to look at and to wait for.
+//! The newest value of something, to read and to wait for.
 //!
-//! Why not `tokio::sync::watch`: it wakes those who wait in an order drawn by chance, and a seed of the simulation must play
-//! twice alike (`spec/safety.md 7`). Here they are woken in the order in which they began to wait.
+//! Why not `tokio::sync::watch`: it wakes waiters in a random order, and a seed of the simulation must give the same run twice
+//! (`spec/safety.md 7`). Here they are woken in the order in which they began to wait.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -15,7 +15,7 @@ pub struct Latest<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// With how often it has changed.
+    /// The value, and how often it has changed.
     value: Mutex<(u64, T)>,
     bell: Notify,
 }
@@ -27,7 +27,7 @@ impl<T> Clone for Latest<T> {
 }
 
 impl<T: Clone> Latest<T> {
-    /// This value, unchanged so far.
+    /// Starts with this value, unchanged so far.
     pub fn new(value: T) -> Self {
         Self(Arc::new(Shared {
             value: Mutex::new((0, value)),
@@ -40,7 +40,7 @@ impl<T: Clone> Latest<T> {
         self.lock().1.clone()
     }
 
-    /// Changes it. Those who wait are woken if `change` says that it did; that is returned.
+    /// Changes the value. The followers are woken if `change` returns true, and `modify` returns the same.
     pub fn modify(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let mut value = self.lock();
         let changed = change(&mut value.1);
@@ -52,7 +52,7 @@ impl<T: Clone> Latest<T> {
         changed
     }
 
-    /// Makes it this value.
+    /// Sets the value.
     pub fn set(&self, new: T) {
         self.modify(|value| {
             *value = new;
@@ -60,7 +60,7 @@ impl<T: Clone> Latest<T> {
         });
     }
 
-    /// Follows it from now on.
+    /// A follower of the value, from now on.
     pub fn follow(&self) -> Follower<T> {
         let seen = self.lock().0;
         Follower {
@@ -74,7 +74,7 @@ impl<T: Clone> Latest<T> {
     }
 }
 
-/// One that follows a value. A clone has seen what this one has.
+/// A follower of a value. A clone has seen what the original has seen.
 #[derive(Clone, Debug)]
 pub struct Follower<T> {
     of: Latest<T>,
@@ -87,18 +87,18 @@ impl<T: Clone> Follower<T> {
         self.of.get()
     }
 
-    /// The value now, which counts as seen.
+    /// The value now, which then counts as seen.
     pub fn see(&mut self) -> T {
         let value = self.of.lock();
         self.seen = value.0;
         value.1.clone()
     }
 
-    /// Waits until it has changed since it was last seen; what it is then counts as seen. Cancelled, it has seen nothing.
+    /// Waits until the value has changed since it was last seen; the new value counts as seen. If cancelled, it has seen nothing.
     pub async fn changed(&mut self) {
         loop {
             let mut bell = pin!(self.of.0.bell.notified());
-            // Why before the look: a change between the look and the wait would be missed.
+            // Why before the read: a change between the read and the wait would be missed.
             bell.as_mut().enable();
             let now = self.of.lock().0;
             if now != self.seen {
@@ -109,7 +109,7 @@ impl<T: Clone> Follower<T> {
         }
     }
 
-    /// Waits until it is one of these, and gives it out. It counts as seen.
+    /// Waits until the value fits, and returns it. It counts as seen.
     pub async fn wait_for(&mut self, is_it: impl Fn(&T) -> bool) -> T {
         loop {
             let value = self.see();
@@ -121,7 +121,7 @@ impl<T: Clone> Follower<T> {
     }
 }
 
-/// Waits until one of these has changed since it was last seen; only that one counts as seen then.
+/// Waits until one follower's value has changed since it was last seen; only that one counts as seen then.
 pub async fn any_changed<'a, T: Clone + 'a>(followers: impl IntoIterator<Item = &'a mut Follower<T>>) {
     let changes: Vec<_> = { followers.into_iter() }
         .map(|follower| Box::pin(follower.changed()))

@@ -1,15 +1,13 @@
 //! The only room that talks to Kubernetes API servers.
 //!
-//! It **never** decides anything: it connects, keeps caches filled, writes what it is told, and turns what API servers
-//! answer into values ([`write::Written`]) that the decisions can be made from. Not found, conflict and "already there"
-//! are answers, not errors.
+//! It **never** decides anything: it connects, keeps caches filled, writes what it is told, and turns the answers of API servers
+//! into values ([`write::Written`]) for the decisions. Not found, conflict and "already there" are answers, not errors.
 //!
-//! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
-//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`rest`] (how long to pause
-//! after writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all), [`date`]
-//! (what time it is there), [`served`] (which kinds), [`trouble`] (what is told once);
-//! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most), `stall` (how long it is waited for),
-//! `patience` (the pauses that it asks for).
+//! Reading order: [`connect`] (a client), [`cache`] (the objects of a cluster, read without asking it), [`queue`] and
+//! [`reconcile`] (which object is due, and the workers for it), [`write`] (one request each), [`events`], [`rest`] (pauses after
+//! writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all),
+//! [`date`] (the cluster's time), [`served`] (which kinds), [`trouble`] (failures logged once); `raw` (answers before they are
+//! decoded), `bound` (size limits), `stall` (time limits), `patience` (pauses that an API server asks for).
 
 pub mod cache;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! What an API server that has too much to do asks for: a pause, which all requests over one client then keep.
+//! Pauses that a busy API server asks for. All requests over one client then keep them.
 //!
 //! *Source*: `spec/safety.md` F23.
 
@@ -16,14 +16,15 @@ use tower::Service;
 
 /// The longest pause that is kept, and the longest that a request waits.
 ///
-/// Why not as long as is asked for: a broken or hostile worker could stop all that concerns it for ever.
+/// Why limited: a broken or hostile worker could stop everything that concerns it for ever.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// By which part of a pause its end is spread, so that who waited does not come back in the same moment.
+/// The end of a pause is spread over this part of it, so that the waiting requests do not all come back at once.
 const SPREAD: f64 = 0.25;
-/// The golden ratio of the numbers that 32 bits hold: its multiples spread evenly, however many there are.
+/// 2^32 divided by the golden ratio: its multiples spread evenly over 32 bits, however many there are.
 const GOLDEN: u32 = 0x9E37_79B9;
 
-/// Keeps pauses that the server asks for by `Retry-After`; looks and changes apart, because a server limits them apart.
+/// Keeps the pauses that a server asks for by `Retry-After`. Reads and changes are kept apart, because a server limits them
+/// apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Patient<S> {
     inner: S,
@@ -41,7 +42,7 @@ impl<S> Patient<S> {
     }
 }
 
-/// Until when nothing is sent.
+/// Until when no request is sent.
 #[derive(Debug, Default)]
 struct Gate {
     closed: Mutex<Option<Closed>>,
@@ -68,7 +69,8 @@ impl Gate {
         }
     }
 
-    /// Waits until it is open. Who wakes first asks for the others: if it is told to wait, they go on waiting.
+    /// Waits until the gate is open. The first request that wakes tests the server for the others: if it is refused again, the
+    /// gate closes again and they go on waiting.
     async fn pass(&self) {
         let latest = Instant::now() + PAUSE_MAX;
         while let Some(closed) = self.now_closed() {
@@ -83,13 +85,13 @@ impl Gate {
     }
 }
 
-/// Why some never wait: they are few, and by them a worker is known to live and its jobs are kept from the fence.
+/// Why some requests never wait: they are few, and they show that a worker is alive and keep its jobs from being fenced.
 fn never_waits(uri: &Uri) -> bool {
     let path = uri.path();
     !path.starts_with("/api") || path.split('/').any(|part| part == "leases")
 }
 
-/// How long the server asks to be left alone, if it does.
+/// The pause that the server asks for, if any.
 fn asked_pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     if ![StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
         return None;
@@ -114,7 +116,7 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        // Why: the one that is ready is the one that must be called.
+        // Why swapped: only the service that was polled ready may be called.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let looks = [Method::GET, Method::HEAD].contains(request.method());
@@ -146,7 +148,7 @@ mod tests {
     const JOBS: &str = "/apis/batch/v1/namespaces/team/jobs";
     const PAUSE: Duration = Duration::from_secs(3);
 
-    /// What a server was asked, and whether it has too much to do.
+    /// What a server was asked, and whether it is busy.
     #[derive(Clone, Debug, Default)]
     struct Busy {
         asked: Arc<AtomicUsize>,

@@ -1,10 +1,9 @@
-//! Whether this process may change anything: of several replicas only the one that leads may, and only as long as it is certain
-//! that no other does.
+//! Whether this process may change anything. Of several replicas only the leader may, and only while it is certain that no other
+//! replica leads.
 //!
-//! Invariant: no change leaves this process by a client that was made under a [`Permit`] after the permit has ended, by a clock
-//! that never jumps. It is looked at when a request is sent and again when its body is, because a process may be stopped, or a
-//! connection be waited for, between the two. What stays is a change that was already on its way; it carries a version of what
-//! it changes.
+//! Invariant: no client made under a [`Permit`] sends a change after the permit has ended, by a clock that never jumps. The
+//! permit is checked when a request is sent and again when its body is. Between the two the process may be stopped, or wait for a
+//! connection. A change that is already on its way remains; it carries the version of the object that it changes.
 //!
 //! *Source*: `spec/safety.md F6`.
 
@@ -19,7 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// The right to change something; clones share it.
+/// The right to send changes; clones share it.
 #[derive(Clone, Debug)]
 pub struct Permit(Arc<Mutex<Term>>);
 
@@ -37,23 +36,23 @@ pub enum Denied {
     /// Another replica leads, or none yet.
     #[error("not sent: this replica does not lead")]
     Waiting,
-    /// It led, and another may lead now.
+    /// This replica led, and another one may lead now.
     #[error("not sent: the lease by which this replica leads is over")]
     Over,
 }
 
 impl Permit {
-    /// For a process that has no replicas.
+    /// A permit that never ends, for a process without replicas.
     pub fn endless() -> Self {
         Self(Arc::new(Mutex::new(Term::Endless)))
     }
 
-    /// Not yet.
+    /// A permit that allows nothing yet.
     pub fn waiting() -> Self {
         Self(Arc::new(Mutex::new(Term::Waiting)))
     }
 
-    /// From now on until then. What has ended for good stays so.
+    /// Allows changes from now on until `until`. A permit that has ended for good stays ended.
     pub fn extend(&self, until: Instant) {
         let mut term = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *term {
@@ -62,12 +61,12 @@ impl Permit {
         }
     }
 
-    /// It has ended for good.
+    /// Ends the permit for good.
     pub fn end(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Term::Over;
     }
 
-    /// Whether something may be changed now.
+    /// Whether changes are allowed now.
     ///
     /// # Errors
     /// Why not.
@@ -82,7 +81,7 @@ impl Permit {
     }
 }
 
-/// What is asked in the form of a change: who somebody is, what they may do, and what would happen if.
+/// Whether a request only asks: a read, a token or access review, or a dry run.
 fn changes_nothing(method: &Method, uri: &Uri) -> bool {
     if [Method::GET, Method::HEAD].contains(method) {
         return true;
@@ -92,7 +91,7 @@ fn changes_nothing(method: &Method, uri: &Uri) -> bool {
     reviews.iter().any(|group| uri.path().starts_with(group)) || options.any(|option| option == "dryRun=All")
 }
 
-/// Sends changes only as long as the permit allows it.
+/// A service that sends changes only while the permit allows it.
 #[derive(Clone, Debug)]
 pub struct Permitted<S> {
     inner: S,
@@ -135,7 +134,7 @@ where
     }
 }
 
-/// A body that breaks off when the permit has ended before it was sent: the API server then drops the request.
+/// A body that breaks off when the permit ends before it was sent: the API server then drops the request.
 #[derive(Debug)]
 pub struct Checked<B> {
     body: B,
@@ -189,7 +188,7 @@ mod tests {
         Request::builder().method(method).uri(path).body(body).unwrap()
     }
 
-    /// What comes of a request that a server with this delay takes, and how many bodies it got.
+    /// The result of a request to a server with this delay, and how many bodies the server got.
     async fn send(permit: &Permit, delay: Duration, method: &str, path: &str) -> (Result<(), String>, usize) {
         let got = Arc::new(AtomicUsize::new(0));
         let taken = got.clone();

@@ -1,7 +1,7 @@
-//! Which objects are due: a queue of keys without duplicates, one worker per key at a time, two lanes, and a clock.
+//! Which objects are due: a queue of keys without duplicates, one worker per key at a time, two lanes, and delays.
 //!
-//! Invariant: a key that was added is handed out at least once after the last `add`; the same key is never handed to two
-//! workers at once. Work on what is already placed goes before new work.
+//! Invariant: a key is handed out at least once after its last `add`, and never to two workers at once. Work on placed objects
+//! goes before new work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// How urgent a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// Something that already runs or holds quota.
+    /// An object that already runs or holds quota.
     Placed,
     /// Everything else.
     New,
@@ -29,9 +29,9 @@ pub struct Queue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// By turn: who came first has the lowest.
+    /// By turn: the key that came first has the lowest.
     lanes: [BTreeMap<u64, K>; 2],
-    /// In which lane, and its turn there.
+    /// The lane of each key, and its turn there.
     waiting: BTreeMap<K, (Lane, u64)>,
     turns: u64,
     busy: BTreeSet<K>,
@@ -64,13 +64,13 @@ impl<K: Ord + Clone + Debug> Queue<K> {
         Self::default()
     }
 
-    /// The key is due now. One that waits already changes to the more urgent lane, and is the last there.
+    /// Makes the key due now. A waiting key moves to the more urgent lane, at its end.
     pub fn add(&self, key: K, lane: Lane) {
         self.lock().add(key, lane);
         self.bell.notify_one();
     }
 
-    /// The key is due after `delay`, unless it comes due earlier by itself; of two delays the shorter counts.
+    /// Makes the key due after `delay`, unless it becomes due earlier; of two delays the shorter counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         let due = Instant::now() + delay;
         let mut state = self.lock();
@@ -123,7 +123,7 @@ impl<K: Ord + Clone + Debug> Queue<K> {
         }
     }
 
-    /// The worker is finished with the key; if it was added meanwhile, it is due again.
+    /// Ends the work on the key; if it was added meanwhile, it is due again.
     pub fn done(&self, key: &K) {
         let mut state = self.lock();
         state.busy.remove(key);

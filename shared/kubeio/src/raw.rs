@@ -1,8 +1,7 @@
-//! What an API server sends, as text: decoded only as far as it is needed.
+//! An API server's answers as text, decoded only as far as needed.
 //!
-//! Why an own layer under kube's: `metadata.managedFields` is half of what an object weighs and nobody here looks at it, so it
-//! is cut out before anything is decoded; and most of what a watch tells are our own writes, which are recognised by name and
-//! version alone.
+//! Why an own layer under kube's: `metadata.managedFields` is half of an object's size and no part of Roadstead reads it, so it
+//! is cut out before decoding. Most watch events are our own writes, which are recognised by name and version alone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -48,7 +47,7 @@ struct Metadata<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Reads what tells the object from others.
+    /// Reads the fields that identify the object.
     pub(crate) fn read(text: &'a str) -> Result<Self, serde_json::Error> {
         let Outline { metadata } = serde_json::from_str(text)?;
         Ok(Self { text, metadata })
@@ -81,17 +80,17 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Which object it is, in which state.
+/// The identity and version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Print {
     /// Its UID, if it has one.
     pub(crate) uid: Option<Box<str>>,
-    /// `None` when its version is no number, so that it cannot be compared.
+    /// `None` when its version is not a number, so that it cannot be compared.
     pub(crate) version: Option<u64>,
 }
 
 impl Print {
-    /// That of an object that is cached.
+    /// The print of a cached object.
     pub(crate) fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self {
@@ -113,7 +112,7 @@ async fn text(
         .await
 }
 
-/// Sends a request that is answered by one object.
+/// Sends a request whose answer is one object.
 pub(crate) async fn object<K: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -123,7 +122,7 @@ pub(crate) async fn object<K: DeserializeOwned>(
     object.map_err(kube::Error::SerdeError)
 }
 
-/// Sends a request that is answered by a list: its objects and its metadata.
+/// Sends a request whose answer is a list: its objects and its metadata.
 pub(crate) async fn list<K: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -135,7 +134,7 @@ fn decoded<K: DeserializeOwned>(raw: &Raw<'_>) -> Result<K, serde_json::Error> {
     raw.decode()
 }
 
-/// Sends a request that is answered by a list: name, UID and version of each object, and the list's metadata.
+/// Sends a request whose answer is a list: name, UID and version of each object, and the list's metadata.
 pub(crate) async fn outlines(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -164,7 +163,7 @@ fn page<T>(
     Ok((items.collect::<Result<_, _>>()?, page.metadata))
 }
 
-/// What a watch tells.
+/// One event of a watch.
 #[derive(Debug)]
 pub(crate) enum Told<'a> {
     /// An object was added or changed.
@@ -178,7 +177,7 @@ pub(crate) enum Told<'a> {
 }
 
 impl Told<'_> {
-    /// The version up to which everything has been told.
+    /// The version up to which the watch has told everything.
     pub(crate) fn version(&self) -> Option<&str> {
         match self {
             Self::Changed(object) | Self::Deleted(object) | Self::Bookmark(object) => {
@@ -202,7 +201,7 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Opens it.
+    /// Opens the watch.
     pub(crate) async fn open(
         client: &Client,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -216,7 +215,7 @@ impl Watch {
         })
     }
 
-    /// What it tells next; `None` when it has ended.
+    /// The next event; `None` when the watch has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Told<'_>>, kube::Error> {
         self.line.clear();
         let mut bounded = self.stream.as_mut().take(LINE_MAX);
@@ -232,7 +231,7 @@ impl Watch {
             Err(error) if is_end(&error) => return Ok(None),
             Err(error) => return Err(kube::Error::ReadEvents(error)),
         }
-        // Why: what the end of the connection has cut off comes again.
+        // Why: a line cut off by the end of the connection is sent again by the next watch.
         if self.line.last() != Some(&b'\n') {
             return Ok(None);
         }
@@ -267,13 +266,13 @@ fn told(line: &[u8]) -> Result<Told<'_>, serde_json::Error> {
     })
 }
 
-/// Whether the connection just ended, as they do when their time is over, rather than broke.
+/// Whether the connection ended on time rather than broke.
 fn is_end(error: &std::io::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(one) = cause {
         let io = one.downcast_ref::<std::io::Error>();
         if io.is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof)
-            // Wire: hyper says it in words only.
+            // Wire: hyper says it only in words.
             || one.to_string().contains("unexpected EOF during chunk")
         {
             return true;

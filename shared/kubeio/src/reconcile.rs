@@ -1,7 +1,7 @@
 //! Workers that take keys from a [`Queue`] and reconcile them, each key by one worker at a time.
 //!
-//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause; others are not held up. What lasts is
-//! logged once in each of its words, not at each attempt.
+//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause; others are not held up. A lasting
+//! failure is logged once per text, not at each attempt.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -28,9 +28,9 @@ pub enum Outcome {
     Done,
     /// Look again after this time.
     After(Duration),
-    /// Nothing could be done yet; look again after this time. What failed before has not succeeded by that.
+    /// Nothing could be done yet; look again after this time. An earlier failure does not count as over.
     NotYet(Duration),
-    /// It failed in a passing way; try again after a growing pause. The text is logged when it is another one than last time.
+    /// It failed in a passing way; try again after a growing pause. The text is logged when it differs from the last one.
     Failed(String),
 }
 
@@ -92,7 +92,7 @@ pub async fn run<K, F, Fut>(
     while set.join_next().await.is_some() {}
 }
 
-/// What is logged of the failures of one reconciler.
+/// Logs the failures of one reconciler.
 struct Telling<K> {
     name: &'static str,
     troubles: Troubles<K>,
@@ -125,7 +125,7 @@ impl<K: Ord + Clone + Display> Telling<K> {
         }
     }
 
-    /// Why not after one failure: most are of a moment, as when two write the same object.
+    /// Why not after one failure: most are momentary, as when two clients write the same object.
     fn succeeded(&self, key: &K) {
         if let Some(attempts) = self.troubles.ends(key).filter(|attempts| *attempts > 1) {
             tracing::info!(reconciler = self.name, object = %key, attempts, "succeeded after failed attempts");
@@ -133,7 +133,7 @@ impl<K: Ord + Clone + Display> Telling<K> {
     }
 }
 
-/// The words of a panic.
+/// The text of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

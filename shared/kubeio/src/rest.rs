@@ -1,18 +1,18 @@
 //! Pauses after writes that nothing waits for.
 //!
-//! Why: what an API server does for jobs goes before what it does for news of them. One that answers slowly is busy, and may
-//! share its machine with others of its kind.
+//! Why: an API server's work for jobs goes before its work for reports about them. A slow API server is busy, and may share its
+//! machine with others.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How long to pause after a batch of writes: as many times what it took as was asked for, and as many times more as a write
-/// took longer than one does when nothing else goes on.
+/// How long to pause after a batch of writes: `per_work` times the batch's time, multiplied by how much slower its writes were
+/// than the quickest.
 #[derive(Debug)]
 pub struct Rest {
     per_work: u32,
     limits: RangeInclusive<Duration>,
-    /// What one write took at best, forgotten little by little: a connection may become slower for good.
+    /// The time of the quickest write, slowly forgotten: a connection may become slower for good.
     quickest: Option<Duration>,
 }
 
@@ -26,7 +26,7 @@ impl Rest {
         }
     }
 
-    /// How long to pause after so many writes that took so long.
+    /// The pause after `writes` writes that took `took` together.
     pub fn after(&mut self, took: Duration, writes: u32) -> Duration {
         let Some(each) = took.checked_div(writes) else {
             return *self.limits.start();

@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 100_000;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed);
 
-/// Starts the dice of this process over. Only for a simulation, whose runs shall repeat.
+/// Restarts this process's random numbers from `seed`. Only for a simulation, whose runs must repeat.
 pub fn reseed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
@@ -40,7 +40,7 @@ impl Backoff {
             initial_interval: first,
             max_interval: longest,
             multiplier: 2.0,
-            // Why zero and None: the crate rolls its own dice and gives up by wall clock; both are ours to decide.
+            // Why zero and None: the crate would use its own random numbers and give up by wall clock; Roadstead decides both.
             randomization_factor: 0.0,
             max_elapsed_time: None,
             ..ExponentialBackoff::default()
@@ -81,7 +81,7 @@ impl<K: Ord> Failures<K> {
         }
     }
 
-    /// Notes a failure and says how long to wait.
+    /// Notes a failure and returns how long to wait.
     pub fn failed(&self, key: K) -> Duration {
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         if by_key.len() >= KEYS_MAX {

@@ -1,6 +1,6 @@
 //! Whether an API server serves a kind, and in which versions.
 //!
-//! Invariant: only an answer of its discovery says that a kind is not served. A request that failed says nothing.
+//! Invariant: only the API server's discovery can say that a kind is not served. A failed request says nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
@@ -10,21 +10,21 @@ use serde::de::DeserializeOwned;
 use crate::cache::Health;
 use crate::write;
 
-/// What an API server says of a kind.
+/// What an API server says about a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It serves it in the version that was asked for.
+    /// It serves the kind in the requested version.
     Yes,
-    /// It serves it in these versions only, of which there is at least one. Objects of the kind may exist.
+    /// It serves the kind only in these versions, at least one. Objects of the kind may exist.
     Otherwise(Vec<String>),
-    /// It does not serve it in any version, so there are no objects of the kind.
+    /// It does not serve the kind in any version, so no objects of it exist.
     No,
 }
 
-/// Asks for a kind.
+/// Asks whether a kind is served.
 ///
 /// # Errors
-/// There was no answer, or one from which nothing follows.
+/// The API server did not answer, or its answer shows nothing.
 pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, kube::Error> {
     let versions = versions(client, &resource.group).await?;
     let mut serving = Vec::new();
@@ -34,7 +34,7 @@ pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, k
         } else {
             format!("/apis/{}/{version}", resource.group)
         };
-        // Why `None` is no error: the version may have been taken away since.
+        // Why `None` is no error: the version may have been removed meanwhile.
         let Some(list) = get::<APIResourceList>(client, path).await? else {
             continue;
         };
@@ -51,7 +51,7 @@ pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, k
     })
 }
 
-/// What follows for a cache when a list or watch has failed: with a kind to ask for, "not found" may mean that it is not served.
+/// The health of a cache after a failed list or watch: with a kind to ask for, "not found" may mean that it is not served.
 pub(crate) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Health {
     let failing = |error: &kube::Error| Health::Failing(write::describe(error));
     let (Some(kind), kube::Error::Api(status)) = (kind, error) else {
@@ -84,7 +84,7 @@ async fn versions(client: &Client, group: &str) -> Result<Vec<String>, kube::Err
     Ok(versions.map(|version| version.version).collect())
 }
 
-/// What is at a path of the discovery; `None` when the API server says that there is nothing.
+/// Reads a discovery path; `None` when the API server says that nothing is there.
 async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<Option<T>, kube::Error> {
     let request = http::Request::get(path).body(Vec::new());
     match client.request(request.map_err(kube::Error::HttpError)?).await {
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server whose discovery answers this, by path; 404 to the rest.
+    /// An API server whose discovery gives these answers, by path, and 404 for the rest.
     fn answering(answers: &[(&'static str, u16, Value)]) -> Client {
         let answers: BTreeMap<&str, (u16, Value)> = { answers.iter() }
             .map(|(path, code, body)| (*path, (*code, body.clone())))

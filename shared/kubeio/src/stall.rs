@@ -1,7 +1,7 @@
 //! How long an API server may take to send an answer that it has begun.
 //!
-//! Why: the deadline of a request ends at the first line of its answer. A machine that loses its power in the middle of one, or a
-//! load balancer that goes to another, closes nothing, and whoever waits for the rest would wait for ever.
+//! Why: a request's deadline ends at the first line of its answer. A machine that loses power in the middle of an answer, or a
+//! load balancer that switches over, closes no connection. The reader would wait for the rest for ever.
 //!
 //! *Source*: `spec/safety.md S14`.
 
@@ -14,16 +14,15 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
-/// How long an API server may take until it begins to answer one request, and how long it may then be silent before the end of
-/// its answer.
+/// How long an API server may take until it begins its answer, and how long it may then be silent before the answer's end.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long an answer to a look may take in all: a full page of a list over a slow line has some megabytes.
+/// How long an answer to a read may take in all: a full list page over a slow line has some megabytes.
 const LOOK_MAX: Duration = Duration::from_mins(5);
-/// The same for an answer to a change, which is one object.
+/// How long an answer to a change may take, which is one object.
 const CHANGE_MAX: Duration = Duration::from_mins(1);
 
-/// How long an answer may take from its first line to its end, watches apart.
+/// How long an answer may take from its first line to its end, except for watches.
 pub(crate) const fn longest(method: &Method) -> Duration {
     if matches!(*method, Method::GET | Method::HEAD) {
         LOOK_MAX
@@ -32,14 +31,14 @@ pub(crate) const fn longest(method: &Method) -> Duration {
     }
 }
 
-/// Breaks off when nothing comes for [`ANSWER_TIMEOUT`], or when it has no end in time.
+/// Breaks off when no data comes for [`ANSWER_TIMEOUT`], or when the answer does not end in time.
 ///
-/// Why no clock runs before something is waited for: most answers are there as soon as they begin, and who reads slowly has
-/// nobody else to blame.
+/// Why the clock runs only while waiting: most answers are there as soon as they begin, and a slow reader is not the server's
+/// fault.
 #[derive(Debug)]
 pub(crate) struct Timely<B> {
     body: B,
-    /// `None` when it has no end and is watched over by who reads it.
+    /// `None` for a watch, which has no end and whose reader notices its silence.
     limit: Option<Limit>,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct Timely<B> {
 struct Limit {
     longest: Duration,
     end: Instant,
-    /// Runs while something is waited for; kept, because it is needed again for the next part.
+    /// Runs while the reader waits; kept, because the next part needs it again.
     alarm: Option<Pin<Box<Sleep>>>,
     is_set: bool,
 }
@@ -129,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// So many bytes, one at a time, with this pause before each.
+    /// This many bytes, one at a time, with this pause before each.
     async fn read(pause: Duration, bytes: usize, longest: Option<Duration>) -> Result<usize, String> {
         let parts = stream::iter(0..bytes).then(move |_| async move {
             tokio::time::sleep(pause).await;

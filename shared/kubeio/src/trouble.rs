@@ -1,4 +1,4 @@
-//! A trouble that lasts is told once, again when its words change, and when it is over: not at each attempt.
+//! Logs a lasting failure once, again when its text changes, and when it is over: not at each attempt.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use crate::cache::Health;
 use crate::latest::Follower;
 
-/// How long a kind of objects may fail to be listed or watched before somebody is told.
+/// How long lists or watches of a kind may fail before it is reported.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
-/// Limit: things whose trouble is remembered by one [`Troubles`].
+/// Limit: how many things one [`Troubles`] remembers.
 const TROUBLES_MAX: usize = 10_000;
 
-/// Tells when a cache could not be kept up for a while, with the words of the API server, and (without words) when it is kept up
+/// Reports when a cache could not be kept up for a while, with the API server's words, and (without words) when it is kept up
 /// again. Never ends.
 pub async fn tell_unread(mut health: Follower<Health>, tell: impl Fn(Option<&str>)) {
     loop {
@@ -33,14 +33,14 @@ pub async fn tell_unread(mut health: Follower<Health>, tell: impl Fn(Option<&str
     }
 }
 
-/// What was told last of one thing that may fail again and again.
+/// The last report about one thing that may fail again and again.
 #[derive(Debug, Default)]
 pub struct Trouble {
     told: Option<String>,
 }
 
 impl Trouble {
-    /// It failed in these words; tells whether they are to be told.
+    /// Notes a failure with this text; tells whether to report it.
     #[must_use]
     pub fn is_news(&mut self, words: &str) -> bool {
         let is_news = self.told.as_deref() != Some(words);
@@ -50,13 +50,13 @@ impl Trouble {
         is_news
     }
 
-    /// It succeeded; tells whether that ends a trouble.
+    /// Notes a success; tells whether that ends a reported failure.
     pub fn ends(&mut self) -> bool {
         self.told.take().is_some()
     }
 }
 
-/// The same for many things, by key, for tasks that share it.
+/// As [`Trouble`] for many things, by key, for tasks that share it.
 #[derive(Debug)]
 pub struct Troubles<K>(Mutex<BTreeMap<K, Lasting>>);
 
@@ -73,11 +73,11 @@ impl<K> Default for Troubles<K> {
 }
 
 impl<K: Ord> Troubles<K> {
-    /// It failed in these words; tells whether they are to be told.
+    /// Notes a failure with this text; tells whether to report it.
     #[must_use]
     pub fn is_news(&self, key: K, words: &str) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Limit: beyond it something is told once more than needed, never less.
+        // Limit: beyond it a failure is reported once more than needed, never less.
         if all.len() >= TROUBLES_MAX && !all.contains_key(&key) {
             all.pop_first();
         }
@@ -86,19 +86,19 @@ impl<K: Ord> Troubles<K> {
         lasting.trouble.is_news(words)
     }
 
-    /// It succeeded; tells after how many failed attempts, if any.
+    /// Notes a success; returns the number of failed attempts before it, if any.
     pub fn ends(&self, key: &K) -> Option<u32> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Some(all.remove(key)?.attempts)
     }
 
-    /// In what words it failed last, as long as it has not succeeded since.
+    /// The text of the last failure, as long as no success followed.
     pub fn words(&self, key: &K) -> Option<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)?.trouble.told.clone()
     }
 
-    /// Drops what is not of these keys: of something that is gone nobody needs to hear that its trouble has ended.
+    /// Drops the other keys: the end of a failure is not reported for an object that is gone.
     pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|key, _| keep(key));

@@ -1,6 +1,6 @@
 //! Writes: one request each, with an answer that is a value.
 //!
-//! Invariant: nothing here retries. Who reads the answer decides what happens next, from a fresh look at the state.
+//! Invariant: nothing here retries. The caller decides what happens next, from a fresh look at the state.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::raw;
 
@@ -20,19 +20,19 @@ pub enum Written<K> {
     Done(Box<K>),
     /// Deleted, or already gone.
     Gone,
-    /// Someone else wrote it since we read it.
+    /// Another client wrote it since we read it.
     Conflict,
     /// An object of that name is already there (create).
     AlreadyExists,
-    /// The API server understood and said no: a webhook, validation, rights, a missing namespace. Trying the same again
-    /// does not help until something changes.
+    /// The API server understood and refused: a webhook, validation, rights, a missing namespace. The same request does not help
+    /// until something changes.
     Refused(String),
     /// No answer, or a passing one (408, 429, 5xx, broken connection). The write may or may not have happened.
     Unclear(String),
 }
 
 impl<K> Written<K> {
-    /// The same answer with another object.
+    /// The same answer, with the object converted.
     pub fn map<T>(self, f: impl FnOnce(Box<K>) -> Box<T>) -> Written<T> {
         match self {
             Self::Done(object) => Written::Done(f(object)),
@@ -93,6 +93,28 @@ where
     .await
 }
 
+/// Binds a pod to a node, but only if it still has this `uid`. One that is gone, or is on a node, is left as it is.
+///
+/// *Errors*: in what words it was refused, or that no answer came.
+pub async fn bind<K>(api: &Api<K>, name: &str, uid: &str, node: &str) -> Result<(), String>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let params = PostParams::default();
+    let bound: Result<Value, kube::Error> = api.create_subresource("binding", name, &params, &binding).await;
+    match bound {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && !is_webhook_refusal(&status) => {
+            Ok(())
+        }
+        Err(error) => Err(describe(&error)),
+    }
+}
+
 /// Deletes an object, but only if it still has this `uid`. What it owns is collected later.
 pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
 where
@@ -101,7 +123,7 @@ where
     remove(api, name, uid, (PropagationPolicy::Background, None)).await
 }
 
-/// Deletes an object, but only if it still has this `uid`. It stays, marked as being deleted, until what it owns is gone.
+/// Deletes an object, but only if it still has this `uid`. It stays, marked as being deleted, until its dependents are gone.
 pub async fn delete_after_dependents<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -109,8 +131,7 @@ where
     remove(api, name, uid, (PropagationPolicy::Foreground, None)).await
 }
 
-/// Deletes an object at once, without the time it asks for to end, but only if it still has this `uid`. What it owns is collected
-/// later.
+/// Deletes an object at once, without its grace period, but only if it still has this `uid`. Its dependents are collected later.
 pub async fn delete_at_once<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -145,8 +166,8 @@ where
     }
 }
 
-/// Why so strict: what counts as gone is forgotten, and a job that is forgotten while it runs may run twice. A proxy on the way also
-/// says 404, and a webhook may deny with any code.
+/// Why so strict: the manager forgets a deleted object, and a job that is forgotten while it runs may run twice. A proxy on the
+/// way also answers 404, and a webhook may deny with any code.
 fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
     let kube::Error::Api(status) = error else {
         return failed(error);
@@ -154,7 +175,7 @@ fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
     let (names_it, denied) = (names(status, name), is_webhook_refusal(status));
     match (status.code, status.reason.as_str()) {
         (404, "NotFound") if names_it && !denied => Written::Gone,
-        // Why: ours is gone then, and a successor stands there. Wire: API servers say so in two ways.
+        // Why: our object is gone then, and a successor has its name. Wire: API servers say so in two ways.
         (409, "Conflict") if names_it && !denied && is_of_uid(&status.message) => Written::Gone,
         (404 | 409, _) if denied => Written::Refused(describe(error)),
         (404, _) if is_about_object(status) => Written::Unclear(describe(error)),
@@ -163,13 +184,13 @@ fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
     }
 }
 
-/// Whether an answer is about this object, and not about its namespace or its kind, nor of a proxy.
+/// Whether an answer is about this object, and not about its namespace or kind, nor from a proxy.
 fn names(status: &Status, name: &str) -> bool {
     let details = status.details.as_ref();
     details.is_some_and(|details| details.name == name && details.kind != "namespaces")
 }
 
-/// Whether the answer to a question for an object certainly says that it is not stored.
+/// Whether the answer to a GET certainly says that the object is not stored.
 pub fn says_gone(error: &kube::Error, name: &str) -> bool {
     matches!(error, kube::Error::Api(status)
         if status.code == 404 && status.reason == "NotFound" && names(status, name))
@@ -207,7 +228,7 @@ fn failed<K>(error: &kube::Error) -> Written<K> {
     }
 }
 
-/// A 404 may also speak of the namespace, which is a refusal.
+/// A 404 may also be about the namespace, which is a refusal.
 fn is_about_object(status: &Status) -> bool {
     status
         .details
@@ -215,19 +236,19 @@ fn is_about_object(status: &Status) -> bool {
         .is_none_or(|details| details.kind != "namespaces")
 }
 
-/// Whether a validating or mutating webhook answered no, whatever code it gave: Kueue's and ours say 403 where fields are wrong.
+/// Whether a validating or mutating webhook refused, with any code: Kueue's and ours answer 403 for wrong fields.
 pub fn is_webhook_refusal(status: &Status) -> bool {
     status.message.starts_with("admission webhook") && status.message.contains("denied the request")
 }
 
-/// Whether a write was left undone because a webhook there could not be asked. Nothing is stored then; whether another attempt
-/// fares better is for who answers for the webhook.
+/// Whether a write failed because a webhook could not be called. Nothing is stored then. Whether a retry
+/// helps depends on that webhook.
 pub fn lacked_webhook(why: &str) -> bool {
     why.contains("failed calling webhook")
 }
 
-/// The text without the objects that an API server quotes in `Invalid value: …`: a pod template among them may hold
-/// secrets in its environment (`spec/safety.md S8`). Plain words in quotes stay.
+/// The text without the objects that an API server quotes in `Invalid value: …`: a quoted pod template may hold secrets in its
+/// environment (`spec/safety.md S8`). Plain words in quotes stay.
 fn without_values(message: &str) -> String {
     const QUOTED: &str = "Invalid value: ";
     let mut kept = String::new();
@@ -239,7 +260,7 @@ fn without_values(message: &str) -> String {
         if value.starts_with('"') {
             continue;
         }
-        // The reason follows the value; where the value ends cannot be told otherwise.
+        // The reason follows the value; nothing else shows where the value ends.
         let end = value.rfind("}: ").map(|at| at + 1);
         kept.push('…');
         rest = end.map_or("", |end| &value[end..]);

@@ -36,16 +36,16 @@ pub struct Args {
     )]
     pub controllers: Vec<String>,
 
-    /// Form of the log lines
+    /// Format of the log lines
     #[arg(long, value_enum, default_value_t, env = "ROADSTEAD_LOG_FORMAT")]
     pub log_format: LogFormat,
 
-    /// What is logged: error, warn, info, debug, trace, or directives such as `info,roadstead_engine=debug`
+    /// Log level: error, warn, info, debug, trace, or directives such as `info,roadstead_engine=debug`
     #[arg(long, value_name = "LEVEL", env = "ROADSTEAD_LOG_LEVEL")]
     pub log_level: Option<String>,
 
-    /// Name of the place of this replica, such as its pod: a process that starts takes over at once from one of the same name, so
-    /// no two that run may share it. Without it, it waits until the lease of one that was killed is over
+    /// Name of this replica, such as its pod's name. A starting process takes over at once from one of the same name, so two
+    /// running replicas must not share it. Without a name it waits until the lease of a killed process has expired
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
 
@@ -54,7 +54,7 @@ pub struct Args {
     pub verbose: u8,
 }
 
-/// Why: clap refuses an empty path, but an environment variable set to nothing means not given.
+/// Why: clap refuses an empty path, but an empty environment variable means not given.
 fn maybe_empty_path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
@@ -67,7 +67,7 @@ impl Args {
             .filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// Name of the place of this replica, if it has one; empty text counts as not given.
+    /// Name of this replica, if it has one; empty text counts as not given.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref().filter(|name| !name.is_empty())
     }
@@ -78,10 +78,10 @@ impl Args {
     }
 }
 
-/// Form of the log lines.
+/// Format of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// For readers at a terminal.
     #[default]
     Text,
     /// One JSON object per line.
@@ -104,7 +104,7 @@ impl FromStr for GateSetting {
         let refuse = || format!("`{text}` is not of the form GATE=true or GATE=false");
         let (name, value) = text.split_once('=').ok_or_else(refuse)?;
         let on = match value.trim().to_ascii_lowercase().as_str() {
-            // Wire: the spellings Go's strconv.ParseBool takes.
+            // Wire: the spellings that Go's strconv.ParseBool accepts.
             "true" | "t" | "1" => true,
             "false" | "f" | "0" => false,
             _ => return Err(refuse()),
@@ -119,18 +119,18 @@ impl FromStr for GateSetting {
     }
 }
 
-/// Refusals of `--controllers`.
+/// Why `--controllers` is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A name nobody knows.
+    /// A name that this binary does not have.
     #[error("--controllers: unknown {}; the known ones are {}, and * for all", unknown.join(", "), known.join(", "))]
     UnknownControllers {
-        /// The names at fault.
+        /// The unknown names.
         unknown: Vec<String>,
         /// The names of this binary.
         known: Vec<&'static str>,
     },
-    /// The list takes everything out.
+    /// The list leaves no part.
     #[error("--controllers={list}: nothing would run; write *,{list} to run all others")]
     NothingToRun {
         /// The list as given.
@@ -139,17 +139,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Always a mistake of the caller.
+    /// Always a mistake of the user.
     pub const fn exit_kind(&self) -> ExitKind {
         ExitKind::Usage
     }
 }
 
-/// Decides which parts run, in the manner of kube-controller-manager: `NAME` and `-NAME` win over `*`, and a taken-out
-/// name wins over an added one.
+/// Decides which parts run, as kube-controller-manager does: `NAME` and `-NAME` win over `*`, and a removed name wins over an
+/// added one.
 ///
 /// # Errors
-/// Every unknown name at once; or that nothing is left.
+/// Every unknown name at once; or that no part is left.
 pub fn select_controllers(list: &[String], known: &[&'static str]) -> Result<BTreeSet<&'static str>, Error> {
     let items: Vec<&str> = list
         .iter()

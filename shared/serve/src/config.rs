@@ -1,4 +1,4 @@
-//! Loads the configuration file: strict, with every problem reported at once, each with its key and line.
+//! Loads the configuration file: strictly, with every problem reported at once, each with its key and line.
 //!
 //! The steps: YAML with positions (`tree`), documents by kind (`read`), rules that need more than one key
 //! (`rules`), feature gates of file and flag. A process that starts has a [`Config`] without contradictions.
@@ -31,13 +31,13 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Limit: problems reported at once.
 pub const PROBLEMS_MAX: usize = 64;
 
-/// Longest life of a token that is asked for, as whoever asks has it: nothing eternal. Source: spec/safety.md 5 S10.
+/// Longest lifetime of a requested token: no token lives for ever. Source: spec/safety.md 5 S10.
 const TOKEN_LIFETIME_SECONDS_MAX: i64 = 86_400;
 
 /// Where a pod finds the name of its namespace.
 pub const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Why there is no configuration. All are the caller's to mend.
+/// Why there is no configuration. Each is for the user to correct.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -45,7 +45,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's complaint.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -55,31 +55,31 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// What it says cannot be used.
+    /// The file has problems.
     #[error("{}", render(problems))]
     Problems {
-        /// Every problem found, in order of the file; at most [`PROBLEMS_MAX`].
+        /// The problems, in order of the file; at most [`PROBLEMS_MAX`].
         problems: Vec<Problem>,
     },
 }
 
 impl Error {
-    /// Always a mistake of the caller.
+    /// Always a mistake of the user.
     pub const fn exit_kind(&self) -> ExitKind {
         ExitKind::Usage
     }
 }
 
-/// One thing that is wrong, at one key.
+/// One problem, at one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// File, or the flag at fault.
+    /// File, or the faulty flag.
     pub origin: String,
     /// Line and column, both from 1, where known.
     pub position: Option<(u64, u64)>,
     /// Full path of the key, such as `multiKueue.externalFrameworks[0].name`; empty for the whole document.
     pub path: String,
-    /// What was written there, when it is a single value and cannot be a secret.
+    /// The written value, if it is a single value and cannot be a secret.
     pub value: Option<String>,
     /// What is wrong and what is allowed.
     pub message: String,
@@ -113,7 +113,7 @@ fn render(problems: &[Problem]) -> String {
     }
 }
 
-/// The namespace of this process: what the service-account mount says, else the default.
+/// The namespace of this process: from the service-account mount, else the default.
 pub fn own_namespace(mount: &Path) -> String {
     let read = std::fs::read_to_string(mount).unwrap_or_default();
     match read.trim() {
@@ -134,7 +134,7 @@ pub fn load(file: Option<&Path>, gates: &[GateSetting], own_namespace: &str) -> 
     parse(&origin, &text, gates, own_namespace)
 }
 
-/// The same for a text; `origin` names it in problems.
+/// As [`load`], from a text; `origin` names it in problems.
 ///
 /// # Errors
 /// Every problem in the text.
@@ -164,7 +164,7 @@ fn parse_with(
     }
 }
 
-/// Collects problems and knows where each key stands.
+/// Collects problems and knows the position of each key.
 pub(crate) struct Findings {
     origin: String,
     positions: tree::Positions,
@@ -206,7 +206,7 @@ impl Findings {
     }
 }
 
-/// Settles the gates of file and flag, and returns what was set.
+/// Merges the gates of file and flag, and returns those that were set.
 fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findings) -> Vec<(String, bool)> {
     let in_file = config.feature_gate_settings.len();
     if in_file > 0 && !flag.is_empty() {
@@ -249,7 +249,7 @@ fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findi
     settings
 }
 
-/// Why not the list of all known ones where one is near: there are eighty.
+/// Why not the list of all known gates if one is similar: there are eighty.
 fn gate_message(problem: &GateProblem) -> String {
     let near = match problem {
         GateProblem::Unknown { name } => {
@@ -267,12 +267,12 @@ fn warn_of_curves(config: &mut Config) {
     let curves = config.tls.curve_preferences.iter();
     for curve in curves.filter(|curve| !tls::curve_usable(curve)) {
         config.warnings.push(format!(
-            "tls.curvePreferences: {curve} is not available here and is passed over"
+            "tls.curvePreferences: {curve} is not available here and is ignored"
         ));
     }
 }
 
-/// Why only names of our domains: a dispatcher that somebody else runs may have any other.
+/// Why only names of our domains: another project's dispatcher may have any other name.
 fn warn_of_dispatcher(config: &mut Config) {
     let known = [
         DISPATCHER_ALL_AT_ONCE,

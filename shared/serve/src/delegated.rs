@@ -1,11 +1,11 @@
-//! Who asks, and may they: both answered by the API server, as every aggregated server does.
+//! Authentication and authorization of requests, both by the API server, as every aggregated server does it.
 //!
-//! A request is believed to come from a user when the API server's front proxy says so (its client certificate is checked
-//! against the authorities and names that the cluster publishes), or when it bears a token that the API server knows. What
-//! the user may do is asked as well. Answers are kept for a moment ([`KEPT_MAX_AGE`]). Nobody is anonymous here: without
-//! either, the answer is 401.
+//! A request comes from a user if the API server's front proxy says so: its client certificate is checked against the authorities
+//! and names that the cluster publishes. A request with a token that the API server knows comes from the token's user. The rights
+//! of the user are checked as well. Answers are kept for a moment ([`KEPT_MAX_AGE`]). There are no anonymous users: without proxy
+//! or token, the answer is 401.
 //!
-//! How the API server is asked is handed in ([`Reviews`]), because this room has no client.
+//! The caller passes in how to ask the API server ([`Reviews`]), because this crate has no client.
 
 mod kept;
 mod peer;
@@ -34,27 +34,27 @@ pub use reply::{Answer, Asked, Reply, answering, health};
 
 /// How long an answer of the API server counts.
 pub const KEPT_MAX_AGE: Duration = Duration::from_secs(10);
-/// Limit: answers that are kept, of each sort.
+/// Limit: answers that are kept, of each kind.
 pub const KEPT_MAX: usize = 4096;
-/// Limit: questions that the API server is asked at the same time.
+/// Limit: concurrent reviews by the API server.
 pub const REVIEWS_MAX: usize = 32;
-/// Limit: time for one question to the API server, waiting for a turn included.
+/// Limit: time for one review, including the wait for its turn.
 pub const REVIEW_WAIT: Duration = Duration::from_secs(10);
-/// Limit: length of a bearer token that is looked at, in bytes; longer ones are unknown.
+/// Limit: length of an accepted bearer token, in bytes; a longer one is unknown.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// Group of everybody who is known; the API server's own user for aggregation comes without it.
+/// Group of every authenticated user; the API server's own user for aggregation comes without it.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody whom the API server knows.
+/// A user that the API server has authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// Name.
+    /// The user's name.
     pub user: String,
     /// Unique identifier; empty when there is none.
     pub uid: String,
     /// Groups, without repetition.
     pub groups: BTreeSet<String>,
-    /// What else the API server says about the user.
+    /// Further attributes of the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -75,17 +75,17 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What somebody wants to do.
+/// The action that a user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// Use a path that is no resource.
+    /// Use of a path that is not a resource.
     Path {
         /// `get`, `post`, ...
         verb: String,
         /// Such as `/metrics`.
         path: String,
     },
-    /// Use a subresource of an object.
+    /// Use of a subresource of an object.
     Resource {
         /// `get`, `create`, ...
         verb: String,
@@ -105,7 +105,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// The question about a path, as a [`Guard`] asks it where nothing better is known.
+    /// The question about a path, which a [`Guard`] asks if it has no better one.
     pub fn of_path(method: &Method, uri: &Uri) -> Self {
         Self::Path {
             verb: method.as_str().to_ascii_lowercase(),
@@ -113,7 +113,7 @@ impl Question {
         }
     }
 
-    /// The refusal in the API server's words.
+    /// The refusal, in the API server's words.
     fn refusal(&self, user: &str) -> String {
         match self {
             Self::Path { verb, path } => format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\""),
@@ -143,12 +143,12 @@ impl Question {
     }
 }
 
-/// What the API server says about a question.
+/// The API server's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
+    /// The user may do it.
     Allowed,
-    /// No; the reason may be empty.
+    /// The user may not; the reason may be empty.
     Denied(String),
 }
 
@@ -157,18 +157,18 @@ pub enum Verdict {
 #[error("the API server could not be asked")]
 pub struct NotAsked;
 
-/// An answer on its way.
+/// A pending answer.
 pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T, NotAsked>> + Send>>;
 
-/// Asks for the owner of a token; `None` when there is none.
+/// Asks for the user of a token; `None` when there is none.
 pub type AskWho = Box<dyn Fn(Token) -> Pending<Option<Caller>> + Send + Sync>;
-/// Asks whether somebody may do something.
+/// Asks whether a user may do something.
 pub type AskWhether = Box<dyn Fn(Caller, Question) -> Pending<Verdict> + Send + Sync>;
 
-/// Says what a request wants to do.
+/// Gives the question for a request.
 pub type Wish = fn(&Method, &Uri) -> Question;
 
-/// How the API server is asked.
+/// The reviews by the API server.
 pub struct Reviews {
     /// A `TokenReview`.
     pub token: AskWho,
@@ -208,7 +208,7 @@ impl Guard {
         self.proxy.store(proxy.map(Arc::new));
     }
 
-    /// Puts the guard before every route of a router. `question` says what a request wants to do.
+    /// Puts the guard before every route of a router. `question` gives the question for a request.
     pub fn protect(self: &Arc<Self>, router: Router, question: Wish) -> Router {
         let state = (self.clone(), question);
         router.layer(from_fn_with_state(state, admit))
@@ -274,12 +274,12 @@ impl Guard {
     }
 }
 
-/// Why a request is not let through.
+/// Why a request is refused.
 #[derive(Debug)]
 enum Refusal {
-    /// Nobody knows who asks.
+    /// The user is unknown.
     Unauthorized,
-    /// It is known, and it may not.
+    /// The user is known, but may not.
     Forbidden(String),
     /// The API server could not be asked.
     Unavailable,
@@ -292,8 +292,7 @@ impl IntoResponse for Refusal {
             Self::Unauthorized => refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
             Self::Forbidden(message) => refuse(StatusCode::FORBIDDEN, "Forbidden", &message),
             Self::Unavailable => {
-                let message =
-                    "who you are and what you may do could not be asked of the API server; try again";
+                let message = "the API server could not be asked for your name and rights; try again";
                 refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }

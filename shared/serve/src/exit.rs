@@ -1,9 +1,9 @@
-//! With which code a process ends.
+//! The exit codes of a process.
 
 /// Why a process ends with an error; binaries turn it into an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitKind {
-    /// The caller gave wrong arguments or a wrong file: trying again without a change cannot help.
+    /// The user gave wrong arguments or a wrong file: the same command cannot succeed without a change.
     Usage,
     /// Anything else.
     Failure,

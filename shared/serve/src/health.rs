@@ -36,7 +36,7 @@ impl Condition {
         self.readiness.lock().insert(self.name, State::Ready);
     }
 
-    /// The part does not work (any more), for this reason.
+    /// The part does not work, or not any more, for this reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.readiness
             .lock()
@@ -50,7 +50,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Adds a condition, not ready until it says otherwise. A second call with the same name shares the condition.
+    /// Adds a condition, which is not ready until it reports. A second call with the same name shares the condition.
     pub fn condition(&self, name: &'static str) -> Condition {
         self.lock()
             .entry(name)
@@ -61,7 +61,7 @@ impl Readiness {
         }
     }
 
-    /// What is missing, as `name: reason`, in order of name; empty when ready.
+    /// The conditions that are not ready, as `name: reason`, in order of name; empty when ready.
     pub fn missing(&self) -> Vec<String> {
         let missing = |(name, state): (&&'static str, &State)| match state {
             State::Ready => None,
@@ -88,7 +88,7 @@ impl Readiness {
                 ),
             }
         });
-        // Why: the loader has refused names that a route cannot have, and two equal ones.
+        // Why: the loader has refused paths that a route cannot have, and two equal ones.
         Router::new()
             .route(&format!("/{}", health.readiness_endpoint), ready)
             .route(

@@ -1,8 +1,8 @@
-//! What every Roadstead process needs around its work: arguments, configuration file, logs, metrics, health probes,
-//! TLS, the webhook server, and an orderly end.
+//! The frame of every Roadstead process: arguments, configuration file, logs, metrics, health probes, TLS, the webhook server,
+//! and an orderly end.
 //!
-//! It never talks to Kubernetes: whoever needs a client stores the Secret and injects the CA bundle, and takes only
-//! the pure parts (which certificate to renew, how a Secret looks) from here.
+//! It **never** talks to Kubernetes. The crate with the client stores the Secret and injects the CA bundle; it takes only the
+//! pure parts (which certificate to renew, the form of a Secret) from here.
 //!
 //! Reading order: [`args`], [`config`], [`telemetry`], [`shutdown`], [`listen`], [`health`], [`metrics`], [`tls`],
 //! [`webhook`], [`delegated`].

@@ -1,6 +1,6 @@
 //! TCP listeners and the HTTP/1.1 server behind all of them, plain or TLS.
 //!
-//! Invariant: when the token is cancelled no new connection is taken, and [`Listener::serve`] returns after at most
+//! Invariant: after the token is cancelled no new connection is accepted, and [`Listener::serve`] returns after at most
 //! [`DRAIN_MAX`], with running requests finished or dropped.
 
 use std::io;
@@ -31,13 +31,13 @@ use crate::delegated::PeerCertificates;
 
 /// Limit: connections of one listener; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// Limit: time for a TLS handshake.
+/// Limit: duration of a TLS handshake.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Limit: time until a request's head has arrived; idle connections end with it too.
+/// Limit: time for the head of a request to arrive; idle connections end with it too.
 pub const HEAD_MAX: Duration = Duration::from_secs(90);
-/// Limit: time for one request, body included. The API server waits 30 s at most.
+/// Limit: duration of one request, body included. The API server waits 30 s at most.
 pub const REQUEST_MAX: Duration = Duration::from_secs(30);
-/// Limit: time running requests get after the stop.
+/// Limit: how long running requests may go on after the stop.
 pub const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Pause after a failed accept, which is nearly always a lack of file descriptors.
 const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(100);
@@ -61,8 +61,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the port and logs its address; `None` when the address is switched off. An empty host listens on every
-    /// address of the machine, IPv6 included where there is IPv6.
+    /// Opens the port and logs its address; `None` when the address is disabled. An empty host listens on every address of the
+    /// machine, IPv6 included where there is IPv6.
     ///
     /// # Errors
     /// When the port is taken, not allowed, or the host is not one of this machine's.
@@ -91,7 +91,7 @@ impl Listener {
         }))
     }
 
-    /// The address that was bound; with port 0 this says which port the system chose.
+    /// The bound address; with port 0 it shows which port the system chose.
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! The `/metrics` page over a registry that is filled once at start.
+//! The `/metrics` page of a registry that is filled once at start.
 
 mod format;
 
@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 pub use format::Format;
 
-/// A registry that is complete: rooms register their metrics before the server starts, and only count afterwards.
+/// A complete registry: crates register their metrics before the server starts, and only count afterwards.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,

@@ -1,4 +1,4 @@
-//! The orderly end of a process: signals, named tasks, and a limit on patience.
+//! The orderly end of a process: signals, named tasks, and a time limit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,22 +11,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::ExitKind;
 
-/// Limit: time all tasks together get to end after the stop. The process is gone within this.
+/// Limit: how long all tasks together may take to end after the stop. The process ends within this time.
 pub const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// What a task is called in logs and errors.
+/// The name of a task in logs and errors.
 pub type Name = Cow<'static, str>;
 
-/// Cause of a task's end.
+/// The error of a task.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a process ended other than by being asked to.
+/// Why a process ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Signals cannot be received here.
+    /// Signals cannot be received.
     #[error("signals cannot be received")]
     Signals {
-        /// The system's complaint.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -48,9 +48,9 @@ pub enum Error {
         #[source]
         source: JoinError,
     },
-    /// A task ended although nobody asked for it.
+    /// A task ended without being asked to.
     #[error(
-        "{task} ended although nobody asked it to stop; this is a fault of the program: start it again, and please report it"
+        "{task} ended without being asked to stop; this is a fault of the program: start it again, and please report it"
     )]
     EndedEarly {
         /// Name of the task.
@@ -61,13 +61,13 @@ pub enum Error {
     Stuck {
         /// Names of the tasks.
         tasks: Vec<Name>,
-        /// How long was waited.
+        /// How long the process waited.
         patience: Duration,
     },
 }
 
 impl Error {
-    /// Never the caller's mistake.
+    /// Never the user's mistake.
     pub const fn exit_kind(&self) -> ExitKind {
         ExitKind::Failure
     }
@@ -77,7 +77,7 @@ impl Error {
 /// Must be called inside a runtime.
 ///
 /// # Errors
-/// When the system does not let signals be received.
+/// When the system does not allow signals to be received.
 pub fn on_signals() -> Result<CancellationToken, Error> {
     #[expect(
         clippy::exit,
@@ -116,7 +116,7 @@ impl Tasks {
         Self::default()
     }
 
-    /// Starts a task. It must watch the token that [`Tasks::run`] is given, and end only after that.
+    /// Starts a task. It must watch the token given to [`Tasks::run`], and end only after that is cancelled.
     pub fn spawn(&mut self, name: impl Into<Name>, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_fallible(name, async move {
             task.await;
@@ -124,7 +124,7 @@ impl Tasks {
         });
     }
 
-    /// The same for one that may fail.
+    /// As [`Tasks::spawn`], for a task that may fail.
     pub fn spawn_fallible<F, E>(&mut self, name: impl Into<Name>, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -134,16 +134,17 @@ impl Tasks {
         self.names.insert(handle.id(), name.into());
     }
 
-    /// Waits until `stop` is cancelled or a task ends, cancels `stop`, and waits for the rest, at most [`STOP_MAX`]. Without tasks
-    /// it waits for `stop`.
+    /// Waits until `stop` is cancelled or a task ends, cancels `stop`, and waits for the rest, at most [`STOP_MAX`]. Without
+    /// tasks it waits for `stop`.
     ///
     /// # Errors
-    /// The first task that failed, panicked or ended unasked, which is logged at once too; else the tasks that did not end in time.
+    /// The first task that failed, panicked or ended too early, which is also logged at once; else the tasks that did not end in
+    /// time.
     pub async fn run(&mut self, stop: CancellationToken) -> Result<(), Error> {
         self.run_within(stop, STOP_MAX).await
     }
 
-    /// The same with another limit on patience.
+    /// As [`Tasks::run`], with another time limit.
     ///
     /// # Errors
     /// As [`Tasks::run`].
@@ -184,7 +185,7 @@ impl Tasks {
         }
     }
 
-    /// Ends all tasks where they are, and waits until they are gone.
+    /// Stops all tasks at once, and waits until they are gone.
     pub async fn shutdown(mut self) {
         self.set.shutdown().await;
     }
@@ -209,7 +210,7 @@ impl Tasks {
                 tracing::error!("{error}; the process stops");
                 Err(error)
             }
-            // Why not logged: who fails in an orderly way says so, and it is the last word of the process.
+            // Why not logged: an orderly failure is printed as the last message of the process.
             Ok((_, Err(source))) => Err(Error::Failed { task, source }),
             Err(source) => {
                 let error = Error::Panicked { task, source };
@@ -264,7 +265,7 @@ mod tests {
         assert!(matches!(&error, Error::EndedEarly { task } if task == "brain"));
         let text = error.to_string();
         assert!(
-            text.starts_with("brain ended although nobody asked it to stop;"),
+            text.starts_with("brain ended without being asked to stop;"),
             "{text}"
         );
         assert!(text.contains("start it again"), "{text}");
@@ -274,7 +275,7 @@ mod tests {
         assert!(matches!(&error, Error::Panicked { task, .. } if task == "brain"));
     }
 
-    /// Else a process whose controllers are all switched off would end at once.
+    /// Otherwise a process whose controllers are all switched off would end at once.
     #[tokio::test(start_paused = true)]
     async fn without_tasks_it_waits_for_the_stop() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::new());

@@ -2,8 +2,8 @@
 //!
 //! Nothing here prints secrets; types that hold one hide it in their `Debug`.
 //!
-//! Invariant: a line that cannot be written, as to a full disk, is lost and stops nobody. So the library must not say on
-//! standard error that it could not write there: that would be a panic of whoever logs (`spec/safety.md` F33).
+//! Invariant: a line that cannot be written, for example to a full disk, is lost and stops no task. So the library must not
+//! report that on standard error: the task that logs would panic (`spec/safety.md` F33).
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -14,42 +14,42 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::args::{Args, LogFormat};
 use crate::exit::ExitKind;
 
-/// Directives that keep libraries quiet when our own rooms are asked to say more.
+/// Directives that keep libraries quiet when our own crates log more.
 const QUIET_LIBRARIES: &str = "hyper=info,hyper_util=info,rustls=info,tower=info,kube_client=info";
 
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The level is none.
+    /// The text is not a valid level.
     #[error(
         "--log-level `{level}` is not understood; write error, warn, info, debug, trace, or target=level"
     )]
     Level {
-        /// As given.
+        /// The given text.
         level: String,
-        /// The parser's complaint.
+        /// The parser's error.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
-    /// A word that is no level. Why refused: the library would take it for a module of that name, and say everything about it.
+    /// A word that is no level. Why refused: the library would take it for a module name and log everything about it.
     #[error(
         "--log-level `{level}` is not understood; write error, warn, info, debug, trace, or target=level"
     )]
     UnknownLevel {
-        /// As given.
+        /// The given text.
         level: String,
     },
-    /// Somebody already set up logging in this process.
+    /// Logging was already set up in this process.
     #[error("logging was already started in this process")]
     AlreadyStarted {
-        /// The library's complaint.
+        /// The library's error.
         #[source]
         source: tracing_subscriber::util::TryInitError,
     },
 }
 
 impl Error {
-    /// A bad level is the caller's mistake.
+    /// A bad level is the user's mistake.
     pub const fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Level { .. } | Self::UnknownLevel { .. } => ExitKind::Usage,

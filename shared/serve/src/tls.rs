@@ -1,10 +1,10 @@
 //! Certificates of the process: made here or read from files, renewed in time, swapped without a restart.
 //!
-//! Reading order: `bundle` (what a Secret holds), `plan` (whether it is time), `authority` (make new ones),
-//! `server` (serve them), `files` (certificates that somebody else makes).
+//! Reading order: `bundle` (the content of a Secret), `plan` (whether to renew), `authority` (make new ones), `server` (serve
+//! them), `files` (certificates from another tool).
 //!
-//! The order in which a caller must use a new bundle, so that no request fails: store the Secret, put
-//! [`Bundle::ca_bundle`] (old and new authority) into the webhook configurations, then fill the [`CertSlot`].
+//! The order in which the caller must use a new bundle, so that no request fails: store the Secret, put [`Bundle::ca_bundle`]
+//! (old and new authority) into the webhook configurations, then fill the [`CertSlot`].
 
 mod authority;
 mod bundle;
@@ -30,7 +30,7 @@ pub enum Error {
         /// Name of the entry, such as `tls.crt`.
         key: &'static str,
     },
-    /// An entry is not what it should be.
+    /// An entry has a wrong value.
     #[error("entry {key} does not hold {wanted}")]
     Malformed {
         /// Name of the entry.
@@ -41,25 +41,25 @@ pub enum Error {
     /// The private key does not belong to the certificate, or its kind is not supported.
     #[error("certificate and private key cannot be used together")]
     Unusable {
-        /// The TLS library's complaint.
+        /// The TLS library's error.
         #[source]
         source: rustls::Error,
     },
     /// A certificate could not be made.
     #[error("a certificate for {} cannot be made", names.join(", "))]
     Issue {
-        /// Names it was to carry.
+        /// The names that it was to have.
         names: Vec<String>,
-        /// The library's complaint.
+        /// The library's error.
         #[source]
         source: rcgen::Error,
     },
-    /// The TLS settings leave nothing to use.
+    /// The TLS settings leave no usable suite or curve.
     #[error("the settings under tls in the configuration file cannot be used; loosen {key}")]
     Settings {
-        /// Key at fault.
+        /// The faulty key.
         key: &'static str,
-        /// The TLS library's complaint, if it made one.
+        /// The TLS library's error, if it gave one.
         #[source]
         source: Option<rustls::Error>,
     },
@@ -68,7 +68,7 @@ pub enum Error {
     Read {
         /// The file.
         path: std::path::PathBuf,
-        /// The system's complaint.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },

@@ -1,8 +1,7 @@
 //! The webhook server's routes: admission reviews and conversion reviews.
 //!
-//! Handlers are plain functions: no I/O, no waiting, the answer follows from the request and what the handler already
-//! holds. What it may have to fetch first is a step of its own, the [`Preparation`]. A handler that panics costs its own
-//! request only.
+//! Handlers are plain functions: no I/O and no waiting; the answer follows from the request and the handler's data. A separate
+//! step, the [`Preparation`], may fetch data first. If a handler panics, only its own request fails.
 
 mod review;
 
@@ -32,12 +31,12 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 pub const CONVERSION_BYTES_MAX: usize = 128 << 20;
 /// Limit: reviews above [`LARGE_BYTES`] that are read and answered at the same time; others wait.
 pub const LARGE_AT_ONCE: usize = 4;
-/// From this size on a review is answered on a thread of its own, so that it does not hold up others.
+/// A review of at least this size is answered on a thread of its own, so that it does not hold up others.
 pub const LARGE_BYTES: usize = 256 << 10;
 
 /// Answers one admission review.
 pub type AdmissionHandler = Arc<dyn Fn(AdmissionRequest<DynamicObject>) -> AdmissionResponse + Send + Sync>;
-/// Fetches what the handler needs for this review and does not hold yet. An error refuses the review in these words.
+/// Fetches the data that the handler needs for this review and does not have yet. An error refuses the review with this text.
 pub type Preparation = Arc<dyn Fn(&AdmissionRequest<DynamicObject>) -> Prepared + Send + Sync>;
 /// A [`Preparation`] under way.
 pub type Prepared = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -106,7 +105,7 @@ impl Webhooks {
         self.register(path.into(), Handler::Admission(None, handler))
     }
 
-    /// The same for a handler that is only asked when the preparation has ended.
+    /// As [`Webhooks::admission`], for a handler that is only called after the preparation.
     ///
     /// # Errors
     /// When the path is taken.
@@ -187,12 +186,12 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
         refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message)
     };
     let length = header_text(request.headers(), &header::CONTENT_LENGTH);
-    // Why the limit without a length: who does not say how much is coming is counted among the large ones.
+    // Why the limit: a request without a length is counted among the large ones.
     let length = length.parse().unwrap_or(limit);
     if length > limit {
         return too_large();
     }
-    // Why before the body is read: bodies in memory are what must be limited.
+    // Why before the body is read: the bodies in memory must be limited.
     let _turn = if length > LARGE_BYTES {
         server.large.acquire().await.ok()
     } else {
@@ -246,7 +245,7 @@ async fn admit(
         review::failed_for(&uid, &message)
     };
     let prepared = match preparation {
-        // Why a task of its own: when it panics, only that task ends.
+        // Why a task of its own: if it panics, only that task ends.
         Some(prepare) => tokio::spawn(prepare(&request)).await,
         None => Ok(Ok(())),
     };

@@ -16,6 +16,7 @@ mod contain;
 pub mod ending;
 mod guard;
 mod hands;
+mod held;
 mod leads;
 mod lost;
 mod object;
@@ -25,6 +26,7 @@ mod ready;
 mod secrets;
 mod single;
 mod word;
+mod wrapper;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,8 +91,6 @@ pub struct Rules {
     pub canaries: Vec<String>,
     /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
     pub lease: SignedDuration,
-    /// After how long a worker counts as lost for good.
-    pub lost_after: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
     /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
@@ -114,7 +114,6 @@ impl Rules {
             clocks: Clocks::Steady,
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
-            lost_after: SignedDuration::from_mins(15),
             quiet: SignedDuration::from_secs(60),
             placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),
@@ -193,6 +192,7 @@ pub struct Auditor {
     secrets: secrets::Secrets,
     contain: contain::Contain,
     bulkhead: bulkhead::Bulkhead,
+    wrappers: wrapper::Wrappers,
     told: BTreeSet<(&'static str, String)>,
     violations: Vec<Violation>,
 }
@@ -216,6 +216,7 @@ impl Auditor {
             backward: backward::Backward::default(),
             contain: contain::Contain::default(),
             bulkhead: bulkhead::Bulkhead::default(),
+            wrappers: wrapper::Wrappers::default(),
             told: BTreeSet::new(),
             violations: Vec::new(),
         }
@@ -244,6 +245,7 @@ impl Auditor {
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
+        held::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
@@ -252,6 +254,7 @@ impl Auditor {
         self.outcome.saw(&self.book, &self.words, &seen, &mut findings);
         self.contain.saw(&self.book, &self.words, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
+        self.wrappers.saw(&self.book, &seen, &mut findings);
         self.tell(findings, now);
     }
 

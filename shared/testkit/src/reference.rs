@@ -1,4 +1,4 @@
-//! Quota, borrowing and fair shares, written down as the definitions say: every number is worked out anew from the leaves.
+//! Quota, borrowing and fair shares, written as the definitions say: every number is computed anew from the leaves.
 //!
 //! *Source*: `spec/admission-engine.md 2.4, 2.8.1`.
 

@@ -1,15 +1,15 @@
-//! The simulation: the product's own manager and workers against API servers in memory, in one thread, under tokio's
-//! paused time, with everything that goes wrong decided by one number.
+//! The simulation: the product's own manager and workers against API servers in memory, in one thread, under tokio's paused time.
+//! One number decides every fault.
 //!
-//! It is no model: processes are put together by the very functions that the binaries call, and get another client, another
-//! clock and another way to dial. A run ends like this: troubles over, everything heals, time passes, and then the auditors
-//! judge ([`crate::audit`]). *Source*: `spec/safety.md 4, 7`.
+//! It is no model: the functions that the binaries call build the processes, with another client, another clock and another way to
+//! connect. A run ends like this: the troubles end, everything heals, time passes, and then the auditors judge ([`crate::audit`]).
+//! *Source*: `spec/safety.md 4, 7`.
 //!
-//! Invariant: a run follows from its script alone. No thread, no wall clock, no chance but the seeded one; a process-wide
-//! counter that seeds the product's back-off is set anew for each run, so two runs must not go on in one process at once.
+//! Invariant: a run follows from its script alone: no thread, no wall clock, only seeded randomness. A process-wide counter that
+//! seeds the product's back-off is reset for each run, so two runs must not share a process at the same time.
 //!
-//! Reading order: [`script`], [`kind`], [`fault`], `clock`, `process` (lives and deaths), `wire` (the network), `stage` (all of them
-//! together), `play` (a run), `shrink`.
+//! Reading order: [`script`], [`kind`], [`fault`], `clock`, `process` (lives and deaths), `wire` (the network), `stage` (all of
+//! them together), `play` (a run), `shrink`.
 
 pub mod bank;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! One write, and what it tells about the cluster.
+//! One write, and the update of the held cluster by its answer.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -23,25 +23,25 @@ use crate::torch::{PyTorchJob, PyTorchJobStatus};
 use crate::turn::Cluster;
 use crate::watched::Key;
 
-/// How long one write may take.
+/// Timeout of one write.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A write that is due. Each is idempotent, or names the version that it was decided on.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     CreatePod(Box<Pod>),
-    /// Takes the Job controller's finalizer off.
+    /// Removes the Job controller's finalizer.
     ReleasePod(Arc<Pod>),
-    /// Asks a pod to end.
+    /// Deletes a pod with its grace period.
     DeletePod(Arc<Pod>),
-    /// Takes the finalizer off and asks it to end, so that it counts for nothing.
+    /// Removes the finalizer and deletes the pod, so that its Job does not count it.
     DropPod(Arc<Pod>),
-    /// Takes a pod that has ended out of the store.
+    /// Deletes a pod that has ended, without a grace period.
     RemovePod(Arc<Pod>),
     BindPod(Arc<Pod>, String),
     PodStatus(Arc<Pod>, Box<PodStatus>),
     CreateJob(Box<Job>),
-    /// Changes what is asked of a Job, if it is still of this version.
+    /// Changes a Job's spec, if the Job still has this version.
     JobSpec(Box<Job>),
     JobStatus(Arc<Job>, Box<JobStatus>),
     DeleteJob(Arc<Job>),
@@ -56,18 +56,18 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// It was not taken: what it was decided on has changed, or the server said no.
+    /// The server refused it: the object has changed since the decision, or the write is not allowed.
     Refused,
 }
 
-/// Writes, and puts the answer into the cluster.
+/// Writes, and puts the answer into the held cluster.
 pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) -> Outcome {
     match action {
         Action::CreatePod(pod) => {
             let api = pods(client, &pod);
             let created = within(api.create(&PostParams::default(), &pod)).await;
             if matches!(created, Err(Problem::Unclear)) {
-                // Why: it may have been created under a name that we do not know.
+                // Why: the pod may have been created under a name that this loop does not know.
                 cluster.pods.list_again();
             }
             take(created, |pod| cluster.pods.observe(pod))
@@ -145,7 +145,7 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
     }
 }
 
-/// Merges a status into the stored one, if the object is still of this version. What the status leaves out stays as it is.
+/// Merges a status into the stored one, if the object still has this version. Fields that `status` leaves out stay.
 async fn merge_status<K>(client: &Client, object: &K, status: &impl Serialize) -> Result<K, Problem>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -187,7 +187,7 @@ async fn release(client: &Client, cluster: &mut Cluster, pod: &Pod) -> Outcome {
     let api = pods(client, pod);
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     match within(api.patch(&pod.name_any(), &params, &patch)).await {
-        // Why: the last finalizer of a pod that is being deleted may be all that held it.
+        // Why: removing the last finalizer of a deleted pod may remove the pod.
         Ok(pod) if pod.metadata.deletion_timestamp.is_some() && ends_at_once(&pod) => {
             cluster.pods.forget(&key(&pod));
             Outcome::Done
@@ -235,7 +235,7 @@ async fn bind(client: &Client, cluster: &mut Cluster, pod: &Pod, node: &str) -> 
     });
     let bound: Result<Status, Problem> =
         within(api.create_subresource("binding", &name, &PostParams::default(), &binding)).await;
-    // Why read: the answer to a binding does not show the pod, and whoever places the next one must know.
+    // Why read: the answer to a binding does not show the pod, and the scheduler needs its node before it places the next pod.
     let outcome = take(bound, drop);
     take(within(api.get(&name)).await, |pod| cluster.pods.observe(pod));
     outcome
@@ -258,14 +258,14 @@ async fn give(client: &Client, cluster: &mut Cluster, answer: Answer) -> Outcome
     take(written, |request| cluster.requests.observe(request))
 }
 
-/// Why a write did not do what it was to do.
+/// Why a write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Problem {
-    /// The object is not there.
+    /// The object does not exist.
     Gone,
-    /// The server said no.
+    /// The server refused it.
     Refused,
-    /// Nobody knows.
+    /// The outcome is unknown: the connection broke, the server failed, or the write timed out.
     Unclear,
 }
 

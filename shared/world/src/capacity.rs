@@ -1,4 +1,4 @@
-//! An honest answer to "is there room for these pods?" in a cluster that has no autoscaler.
+//! Answers "is there room for these pods?" in a cluster that has no autoscaler.
 //!
 //! It answers ProvisioningRequests of class `check-capacity.autoscaling.x-k8s.io` from what the nodes really have left,
 //! with the conditions, reasons and messages of the cluster autoscaler (`spec/provisioning.md` 13.2, 14), in the order of
@@ -30,21 +30,21 @@ use roadstead_api::constants::controllers::CLASS_CHECK_CAPACITY;
 
 use fit::{Rooms, Set};
 
-/// How long room is kept for the pods of a request that was answered with yes.
+/// How long room is booked for the pods of a provisioned request.
 const BOOKING: SignedDuration = SignedDuration::from_mins(10);
 /// After this a request without an answer has failed.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A request may be seen before the templates that were created before it; creation times count whole seconds.
 const TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(3);
 
-/// Parameter that names who is to answer.
+/// Parameter that names the answerer.
 const PROCESSOR_INSTANCE: &str = "processorInstance";
 /// Parameter that turns "not now" into "no".
 const NO_RETRY: &str = "noRetry";
-/// Parameter of our own: how long room is kept, in seconds.
+/// Parameter of Roadstead: how long room is booked, in seconds.
 const BOOKING_SECONDS: &str = "bookingSeconds";
 
-/// Whose requests are answered.
+/// Which requests are answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Only requests whose parameter `processorInstance` is this; `None`: only requests without that parameter.
@@ -71,25 +71,25 @@ pub struct Answer {
     pub namespace: String,
     /// Name of the request.
     pub name: String,
-    /// The version that was looked at; another one deserves another look.
+    /// The version of the request that was judged; the write fails if the request has another one by then.
     pub resource_version: Option<String>,
     /// All conditions, the untouched ones included.
     pub conditions: Vec<Condition>,
 }
 
-/// What is due, and when to look again if nothing changes.
+/// The answers that are due, and when to decide again if nothing changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdicts {
     /// Answers to give now.
     pub answers: Vec<Answer>,
-    /// When the next one may be due; `None` if only a change makes one.
+    /// When the next answer may be due; `None` if only a change can make one due.
     pub due: Option<Timestamp>,
 }
 
 /// One condition to set: type, status, reason, message.
 type Word = (&'static str, &'static str, &'static str, String);
 
-/// The answers that are due. Requests that already have the right answer are not in it.
+/// The answers that are due. Requests that already have the right answer are left out.
 ///
 /// *Source*: `spec/provisioning.md` 13.2 (words), 14.2 (rules).
 pub fn decide(cluster: &Cluster, policy: &Policy, now: Timestamp) -> Verdicts {
@@ -163,7 +163,7 @@ fn created(request: &ProvisioningRequest) -> Timestamp {
         .map_or(Timestamp::MAX, |time| time.0)
 }
 
-/// Takes the room that a booking still needs, or ends the booking.
+/// Reserves the room that a booking still needs, or ends the booking.
 fn keep_booking<'a>(
     cluster: &'a Cluster,
     request: &ProvisioningRequest,
@@ -196,12 +196,12 @@ fn keep_booking<'a>(
         let message = "Capacity reservation time is expired".to_owned();
         return vec![(BOOKING_EXPIRED, TRUE, "CapacityReservationTimeExpired", message)];
     }
-    // Why what does not fit is ignored: the room was taken by somebody who did not ask.
+    // Why ignored: pods without a request may have taken the room of this booking.
     rooms.place(&sets);
     Vec::new()
 }
 
-/// Counts a bound pod against the set that it looks like, else against any.
+/// Counts a bound pod against a set with the same requests, else against any set.
 fn consume(sets: &mut [Set<'_>], spec: &PodSpec) {
     if spec.node_name.is_none() {
         return;
@@ -223,7 +223,7 @@ fn booking(request: &ProvisioningRequest) -> SignedDuration {
         .map_or(BOOKING, SignedDuration::from_secs)
 }
 
-/// Answers a request that has not been told yes or no.
+/// Answers a request that has no final answer yet.
 fn judge<'a>(
     cluster: &'a Cluster,
     request: &ProvisioningRequest,
@@ -327,7 +327,7 @@ fn read_sets<'a>(cluster: &'a Cluster, request: &ProvisioningRequest) -> Result<
     }
 }
 
-/// The request's conditions with these words in them; `None` if they say what it says already.
+/// The request's conditions with these words set; `None` if it has them already.
 fn answer(request: &ProvisioningRequest, words: Vec<Word>, now: Timestamp) -> Option<Answer> {
     let new: Vec<Word> = words
         .into_iter()

@@ -1,8 +1,8 @@
 //! The Job controller: what is due for one Job, from the Job and its pods.
 //!
-//! The states that others can see are those of kube-controller-manager 1.36, and in the same order: pods are counted
-//! through `uncountedTerminatedPods` before they lose their finalizer, `SuccessCriteriaMet` or `FailureTarget` comes a write
-//! before `Complete` or `Failed`, which waits for the last pod to be gone or counted. `e2e/tests/it/world.rs` compares both.
+//! Other clients see the states of kube-controller-manager 1.36 in the same order. Pods are counted through
+//! `uncountedTerminatedPods` before they lose their finalizer. `SuccessCriteriaMet` or `FailureTarget` comes one write before
+//! `Complete` or `Failed`, which waits until the last pod is gone or counted. `e2e/tests/it/world.rs` compares both.
 //!
 //! *Limits*: see the crate. `activeDeadlineSeconds`, `backoffLimit`, `ttlSecondsAfterFinished`, both completion modes and
 //! both pod replacement policies are played.
@@ -22,13 +22,13 @@ use crate::act::Action;
 use crate::{sooner, stamp};
 use tally::Tally;
 
-/// Who runs Jobs that do not name anybody.
+/// The `managedBy` of Jobs that name no controller.
 const CONTROLLER: &str = "kubernetes.io/job-controller";
 /// Keeps a pod until it is counted.
 pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pods created for one Job in one turn.
 const CREATE_MAX: i32 = 500;
-/// Pause after the first failure in a row; each more doubles it.
+/// Pause after the first of several failures in a row; each further one doubles it.
 const BACKOFF: SignedDuration = SignedDuration::from_secs(10);
 const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(10);
 
@@ -38,7 +38,7 @@ const COMPLETE: &str = "Complete";
 const FAILURE_TARGET: &str = "FailureTarget";
 const FAILED: &str = "Failed";
 
-/// What is due now, and when to look again if nothing changes.
+/// The writes that are due now, and when to decide again if nothing changes.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
@@ -56,7 +56,7 @@ impl Plan {
     }
 }
 
-/// What is due for all Jobs, in the order of their names.
+/// The writes that are due for all Jobs, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
     for pod in pods {
@@ -71,7 +71,7 @@ pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Pl
             plan.add(decide_job(job, &pods.unwrap_or_default(), now));
         }
     }
-    // Why: a Job that is gone counts nothing any more, and its pods wait for the collector.
+    // Why: a deleted Job counts no pods, so their finalizers would keep the garbage collector from removing them.
     let orphans = owned.into_values().flatten().filter(|pod| is_tracked(pod));
     plan.actions
         .extend(orphans.map(|pod| Action::ReleasePod(Arc::clone(pod))));
@@ -171,14 +171,14 @@ fn decide_job(job: &Arc<Job>, pods: &[&Arc<Pod>], now: Timestamp) -> Plan {
             next.start_time = Some(stamp(now));
         }
     }
-    // Why first the pods: a status counts what is there, as the real controller's does.
+    // Why pods first: a status counts existing pods, as the real controller's does.
     if actions.is_empty() && next != status {
         actions.push(Action::JobStatus(Arc::clone(job), Box::new(next)));
     }
     Plan { actions, due }
 }
 
-/// Pods of a Job that has ended lose their finalizer; the Job goes when its time is over.
+/// After the end of a Job its pods lose their finalizer. The Job is deleted when its time to live is over.
 fn after_the_end(
     job: &Arc<Job>,
     spec: &JobSpec,
@@ -207,7 +207,7 @@ fn after_the_end(
     }
 }
 
-/// Why the Job has failed now; else when its time will be over.
+/// Why the Job has failed; otherwise when its deadline will be over.
 fn failure(
     spec: &JobSpec,
     status: &JobStatus,
@@ -257,12 +257,12 @@ fn finished(status: &JobStatus) -> Option<&JobCondition> {
     is_true(status, COMPLETE).or_else(|| is_true(status, FAILED))
 }
 
-/// The verdict that waits for the last pods.
+/// The interim condition that waits for the last pods.
 fn interim(status: &JobStatus) -> Option<&JobCondition> {
     is_true(status, FAILURE_TARGET).or_else(|| is_true(status, SUCCESS_CRITERIA_MET))
 }
 
-/// Puts a condition in the place of the one of its type, or at the end.
+/// Replaces the condition of the same type, or appends it.
 fn set(status: &mut JobStatus, condition: JobCondition) {
     let conditions = status.conditions.get_or_insert_default();
     match conditions.iter_mut().find(|each| each.type_ == condition.type_) {
@@ -271,7 +271,7 @@ fn set(status: &mut JobStatus, condition: JobCondition) {
     }
 }
 
-/// As [`set`], unless it says already what it is to say.
+/// As [`set`], unless the status already has this condition.
 fn set_if_new(status: &mut JobStatus, condition: JobCondition) -> bool {
     let same = |old: &JobCondition| {
         old.status == condition.status && old.reason == condition.reason && old.message == condition.message

@@ -1,6 +1,6 @@
-//! The JobSet controller: what is due for one JobSet, from it and its Jobs.
+//! The JobSet controller: the writes that are due for one JobSet, from it and its Jobs.
 //!
-//! The states that others can see are those of the JobSet controller 0.11.
+//! Other clients see the states of the JobSet controller 0.11.
 //!
 //! *Limits*: success and failure policies, restarts, orders of start, headless Services, volume claims and
 //! `ttlSecondsAfterFinished` are not played: the JobSet succeeds when all its Jobs have, and fails with the first that does.
@@ -21,7 +21,7 @@ use crate::stamp;
 pub(crate) use model::{JobSet, JobSetStatus};
 use model::{ReplicatedJob, ReplicatedJobStatus};
 
-/// Who runs JobSets that do not name anybody.
+/// The `managedBy` of JobSets that name no controller.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
 /// Labels and annotations of Jobs and pods.
 const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
@@ -32,7 +32,7 @@ const SUSPENDED: &str = "Suspended";
 const COMPLETED: &str = "Completed";
 const FAILED: &str = "Failed";
 
-/// What is due for all JobSets, in the order of their names.
+/// The writes that are due for all JobSets, in the order of their names.
 pub(crate) fn decide(sets: &[Arc<JobSet>], jobs: &[Arc<Job>], now: Timestamp) -> Plan {
     let mut owned: BTreeMap<&str, Vec<&Arc<Job>>> = BTreeMap::new();
     for job in jobs {
@@ -127,7 +127,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timesta
     }
 }
 
-/// Puts a condition in the place of the one of its type, unless that says the same.
+/// Replaces the condition of the same type, unless it is the same.
 fn put(status: &mut JobSetStatus, condition: Condition) {
     let known = status
         .conditions
@@ -153,7 +153,7 @@ fn ended(status: &JobSetStatus) -> bool {
         .any(|each| is_end(&each.type_) && each.status == "True")
 }
 
-/// `Complete` or `Failed`, once a Job is.
+/// `Complete` or `Failed` if the Job has ended.
 fn end(job: &Job) -> Option<&str> {
     let conditions = job
         .status
@@ -200,7 +200,7 @@ fn pods(spec: &JobSpec) -> i32 {
         .map_or(parallelism, |completions| completions.min(parallelism))
 }
 
-/// The Jobs that are not there yet.
+/// Creates the Jobs that do not exist yet.
 fn missing(set: &JobSet, jobs: &[&Arc<Job>]) -> Vec<Action> {
     let mut made = Vec::new();
     for entry in &set.spec.replicated_jobs {
@@ -265,7 +265,7 @@ fn suspend(job: &Arc<Job>) -> Action {
     Action::JobSpec(Box::new(held))
 }
 
-/// Lets a Job go with the pod template that its JobSet has by now: what was added to that while it was held.
+/// Unsuspends a Job with its JobSet's present pod template, which may have changed while the Job was suspended.
 fn resume(set: &JobSet, job: &Arc<Job>) -> Action {
     let status = job.status.clone().unwrap_or_default();
     if status.start_time.is_some() {

@@ -24,9 +24,9 @@ impl Kind {
         }
     }
 
-    /// The definition of the kind, with as much of a schema as is needed to store it: nothing in it is checked.
+    /// The definition of the kind, with an open schema: the API server stores objects of it unchecked.
     ///
-    /// *Errors*: none that can happen; it is a constant.
+    /// *Errors*: none in practice; it is a constant.
     pub fn definition(self) -> Result<CustomResourceDefinition, serde_json::Error> {
         let (group, version, kind) = self.names();
         let singular = kind.to_lowercase();

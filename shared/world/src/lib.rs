@@ -1,15 +1,15 @@
-//! What a cluster does besides its API server: run the pods of Jobs to their end.
+//! The parts of a cluster beside its API server: they run the pods of Jobs to their end.
 //!
 //! [`run`] plays, through an ordinary client and against any API server, embedded or real:
 //!
 //! - the Job controller of `batch/v1` (`job`), and on request the controllers of other kinds ([`Kind`]): of JobSets (`jobset`)
 //!   and of `PyTorchJobs` (`torch`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
-//! - somebody who answers ProvisioningRequests from what the nodes have left ([`capacity`]),
-//! - on request the clock of a garbage collector that lives elsewhere ([`Garbage`]).
+//! - an answerer of ProvisioningRequests, from the room that the nodes have left ([`capacity`]),
+//! - on request a timer for a garbage collector that lives elsewhere ([`Garbage`]).
 //!
-//! Every part is a pure `decide` from what the cluster holds now to the writes that are due; one loop watches, asks and
-//! writes. So it is level-triggered, and with the same seed, clock and answers it does the same. It never reads a wall
+//! Every part is a pure `decide` from the cluster's present objects to the writes that are due. One loop watches, decides and
+//! writes. So it is level-triggered, and with the same seed, clock and answers it makes the same writes. It never reads a wall
 //! clock, starts a thread or keeps a file.
 //!
 //! What it will never do: run a program, play a controller for kinds other than these, or touch a job with another `managedBy`.
@@ -44,7 +44,7 @@ pub use kind::Kind;
 pub use node::Node;
 pub use turn::run;
 
-/// Where the time comes from. It may stand still or be ahead of other clocks, but must not run backwards.
+/// The source of time. It may stand still or be ahead of other clocks, but must not run backwards.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The pod annotation that says how many seconds a pod runs on a played node (fractions allowed), default 1.
@@ -55,46 +55,46 @@ pub const EXIT_CODE: &str = "demo.roadstead.dev/exit-code";
 /// What is played in a cluster. Start from [`World::new`] or [`World::idle`].
 #[derive(Debug, Clone)]
 pub struct World {
-    /// From which all chance follows.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Who runs Jobs.
+    /// Which controller runs Jobs.
     pub jobs: Jobs,
-    /// The other kinds whose controllers are played. Each is played only where its definition is ([`Kind::definition`]) or will be.
+    /// The other kinds whose controllers are played. The cluster needs their definitions ([`Kind::definition`]), sooner or later.
     pub kinds: BTreeSet<Kind>,
-    /// Nodes to make and to play. Without any nothing is scheduled; pods on other nodes are left alone.
+    /// Nodes to create and to play. Without nodes nothing is scheduled; pods on other nodes are left alone.
     pub nodes: Vec<Node>,
-    /// Longest time that a played node takes to start a pod that was bound to it; the seed and the pod's UID choose.
+    /// Longest time that a played node takes to start a bound pod; the seed and the pod's UID choose the time.
     pub pod_start_max: Duration,
-    /// Who answers ProvisioningRequests.
+    /// Which controller answers ProvisioningRequests.
     pub capacity: Capacity,
-    /// How garbage is collected, if that is for us to trigger.
+    /// The garbage collector that this world triggers, if any.
     pub garbage: Option<Garbage>,
 }
 
-/// Who runs Jobs.
+/// Which controller runs Jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
     /// This world.
     Played,
-    /// Somebody else, such as kube-controller-manager.
+    /// Another controller, such as kube-controller-manager.
     LeftAlone,
 }
 
-/// Who answers ProvisioningRequests.
+/// Which controller answers ProvisioningRequests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capacity {
-    /// This world, for the requests that the policy says.
+    /// This world, for the requests that the policy selects.
     Answered(capacity::Policy),
-    /// Somebody else, or nobody.
+    /// Another controller, or none.
     LeftAlone,
 }
 
-/// A garbage collector that has to be told when to look, such as the one of an embedded API server.
+/// A garbage collector that has to be called, such as the one of an embedded API server.
 #[derive(Clone)]
 pub struct Garbage {
     /// How often it is called.
     pub every: Duration,
-    /// Collects what there is to collect. Must be quick when there is nothing.
+    /// Collects all garbage. Must be quick when there is none.
     pub collect: Arc<dyn Fn() + Send + Sync>,
 }
 

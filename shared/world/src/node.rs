@@ -19,17 +19,17 @@ pub struct Node {
     pub name: String,
     /// Labels besides `kubernetes.io/hostname`, `kubernetes.io/os` and `kubernetes.io/arch`.
     pub labels: BTreeMap<String, String>,
-    /// Taints.
+    /// The node's taints.
     pub taints: Vec<Taint>,
-    /// What pods may ask for, as Kubernetes quantities; capacity is the same.
+    /// Resources for pods, as Kubernetes quantities by name; the node's capacity is the same.
     pub allocatable: BTreeMap<String, String>,
 }
 
-/// Pods per node unless the node says otherwise, as on real nodes.
+/// Default number of pods per node, as on real nodes.
 const PODS_PER_NODE: &str = "110";
 
 impl Node {
-    /// A node with so much CPU and memory (Kubernetes quantities) and room for 110 pods.
+    /// A node with this CPU and memory (Kubernetes quantities) and room for 110 pods.
     pub fn new(name: impl Into<String>, cpu: impl Into<String>, memory: impl Into<String>) -> Self {
         let node = Self {
             name: name.into(),
@@ -42,28 +42,28 @@ impl Node {
             .with_resource("pods", PODS_PER_NODE)
     }
 
-    /// With one more label.
+    /// The node with one more label.
     #[must_use]
     pub fn with_label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// With one more taint.
+    /// The node with one more taint.
     #[must_use]
     pub fn with_taint(mut self, taint: Taint) -> Self {
         self.taints.push(taint);
         self
     }
 
-    /// With so much of a resource, such as `nvidia.com/gpu`; replaces what was there.
+    /// The node with this amount of a resource, such as `nvidia.com/gpu`; replaces an earlier amount.
     #[must_use]
     pub fn with_resource(mut self, name: impl Into<String>, quantity: impl Into<String>) -> Self {
         self.allocatable.insert(name.into(), quantity.into());
         self
     }
 
-    /// The object to create. It is not Ready; whoever plays it says so.
+    /// The object to create. It has no Ready condition; the world that plays the node adds it.
     pub fn object(&self) -> v1::Node {
         let mut labels = self.labels.clone();
         for (key, value) in [
@@ -97,9 +97,9 @@ impl Node {
     }
 }
 
-/// Makes the nodes that were never there, and says of those that nobody judged that they are Ready.
+/// Creates nodes that never existed, and makes nodes without a Ready condition Ready.
 ///
-/// Why not more: a script may delete a node or call it not ready, and that is to stay.
+/// Why not more: a test may delete a node or set it not Ready, and that must stay.
 pub(crate) fn decide(
     wanted: &[Node],
     registered: &BTreeSet<String>,

@@ -1,7 +1,7 @@
-//! The scheduler: which node a waiting pod goes to.
+//! The scheduler: it chooses a node for each waiting pod.
 //!
-//! Highest priority first, then oldest; each pod to the node where it leaves the least room, as [`crate::capacity`] counts
-//! room. A pod that fits nowhere is told so, and does not hold back those behind it.
+//! Pods with the highest priority come first, then the oldest. Each pod goes to the node where it leaves the least room, as
+//! [`crate::capacity`] counts room. A pod that fits nowhere gets a condition, and does not hold back the pods behind it.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::play::has_ended;
 use crate::stamp;
 
 const SCHEDULED: &str = "PodScheduled";
-/// The only name of a scheduler that we answer to.
+/// The `schedulerName` of the pods that this scheduler places.
 const SCHEDULER: &str = "default-scheduler";
 
-/// What is due for pods that are on no node.
+/// The writes that are due for pods without a node.
 pub(crate) fn decide(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Action> {
     let mut waiting: Vec<(&Arc<Pod>, Set<'_>)> = pods
         .iter()
         .filter(|pod| waits(pod))
-        // Why the error is dropped: a quantity that cannot be read is on no pod that a server accepted.
+        // Why ignored: the API server accepts no pod with a quantity that cannot be read.
         .filter_map(|pod| Some((pod, Set::new(pod.spec.as_ref()?, 1).ok()?)))
         .collect();
     if waiting.is_empty() {
@@ -58,7 +58,7 @@ fn waits(pod: &Pod) -> bool {
     ours && spec.node_name.is_none() && !gated && !going && !has_ended(pod)
 }
 
-/// Says once that there is no room.
+/// Sets the pod's `PodScheduled` condition to `Unschedulable`, once.
 fn unschedulable(pod: &Arc<Pod>, nodes: usize, now: Timestamp) -> Option<Action> {
     let mut status: PodStatus = pod.status.clone().unwrap_or_default();
     let conditions = status.conditions.get_or_insert_default();

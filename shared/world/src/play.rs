@@ -1,6 +1,8 @@
-//! The kubelets: a pod on a played node starts, runs for its time, ends with its exit code, and ends before it goes.
+//! The kubelets: a pod on a played node starts, runs for its time and ends with its exit code. A deleted pod ends before it
+//! is removed.
 //!
-//! A pod runs for the seconds of its annotation [`RUN_SECONDS`](crate::RUN_SECONDS); one that is to be restarted always and has none runs on.
+//! A pod runs for the seconds of its annotation [`RUN_SECONDS`](crate::RUN_SECONDS). A pod without it runs for one second, or
+//! for ever if its `restartPolicy` is `Always`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,9 +20,9 @@ use crate::act::Action;
 use crate::job::Plan;
 use crate::{EXIT_CODE, RUN_SECONDS, sooner, stamp};
 
-/// How long a pod runs that does not say.
+/// How long a pod without the annotation runs.
 const RUN: SignedDuration = SignedDuration::from_secs(1);
-/// What a container that was told to end ends with.
+/// The exit code of a container that was stopped.
 const KILLED: i32 = 137;
 
 /// Which nodes are played and how.
@@ -52,7 +54,7 @@ fn phase(pod: &Pod) -> &str {
     phase.unwrap_or("Pending")
 }
 
-/// What is due for pods on played nodes.
+/// The writes that are due for pods on played nodes.
 pub(crate) fn decide(pods: &[Arc<Pod>], rules: &Rules<'_>, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     for pod in pods {
@@ -111,7 +113,7 @@ fn starts_at(pod: &Pod, rules: &Rules<'_>) -> Timestamp {
     if longest == 0 {
         return bound;
     }
-    // Why from the UID: the order in which pods are looked at must not matter.
+    // Why from the UID: the result must not depend on the order of the pods.
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let mixed = { uid }.bytes().fold(rules.seed, |mixed, byte| {
         mixed.rotate_left(7).wrapping_add(u64::from(byte))

@@ -1,6 +1,6 @@
-//! The controller of `PyTorchJobs`: what is due for one, from it and its pods.
+//! The controller of `PyTorchJobs`: the writes that are due for one, from it and its pods.
 //!
-//! The states that others can see are those of Kubeflow's training operator 1.9.
+//! Other clients see the states of Kubeflow's training operator 1.9.
 //!
 //! *Limits*: restarts (`restartPolicy: ExitCode`, `backoffLimit`), deadlines, time to live, elastic jobs and the Service of the
 //! master are not played. A pod that has failed fails the job.
@@ -22,12 +22,12 @@ use crate::stamp;
 use model::{Condition, ReplicaSpec, ReplicaStatus};
 pub(crate) use model::{PyTorchJob, PyTorchJobStatus};
 
-/// The controller of `PyTorchJobs` that name none.
+/// The `managedBy` of `PyTorchJobs` that name no controller.
 const CONTROLLER: &str = "kubeflow.org/training-operator";
 const KIND: &str = "PyTorchJob";
 /// The role whose pod decides how the job ended.
 const MASTER: &str = "Master";
-/// The one that does where there is no master.
+/// The role whose pods decide it if there is no master.
 const WORKER: &str = "Worker";
 /// Labels of pods.
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
@@ -42,7 +42,7 @@ const SUSPENDED: &str = "Suspended";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
-/// What is due for all `PyTorchJobs`, in the order of their names.
+/// The writes that are due for all `PyTorchJobs`, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
     for pod in pods {
@@ -114,7 +114,7 @@ fn decide_one(job: &Arc<PyTorchJob>, pods: &[&Arc<Pod>], now: Timestamp) -> Vec<
         next.replica_statuses = { job.spec.pytorch_replica_specs.keys() }
             .map(|role| (role.clone(), count(role, pods)))
             .collect();
-        // The role whose pods decide how the job stands.
+        // The pods of this role decide the state of the job.
         let role = { [MASTER, WORKER].into_iter() }.find(|role| next.replica_statuses.contains_key(*role));
         let counted = { role.and_then(|role| next.replica_statuses.get(role)) }.copied();
         let (counted, wanted) = (
@@ -144,7 +144,7 @@ fn is(status: &PyTorchJobStatus, kind: &str) -> bool {
     { status.conditions.iter() }.any(|each| each.kind == kind && each.status == "True")
 }
 
-/// Puts a condition in the place of the one of its type, unless that says the same.
+/// Replaces the condition of the same type, unless it is the same.
 fn put(status: &mut PyTorchJobStatus, condition: Condition) {
     let known = { status.conditions.iter_mut() }.find(|each| each.kind == condition.kind);
     match known {
@@ -154,7 +154,7 @@ fn put(status: &mut PyTorchJobStatus, condition: Condition) {
     }
 }
 
-/// The job has ended, so it does not run any more.
+/// Ends the job: `Running` becomes False, and `end` is set.
 fn finish(status: &mut PyTorchJobStatus, end: Condition, now: Timestamp) {
     for runs in status.conditions.iter_mut().filter(|each| each.kind == RUNNING) {
         "False".clone_into(&mut runs.status);
@@ -196,8 +196,8 @@ fn count(role: &str, pods: &[&Arc<Pod>]) -> ReplicaStatus {
     counted
 }
 
-/// The role whose pods fail the job, and how many do. A pod that is deleted before its end is made anew, unless its role says
-/// that nothing is started again.
+/// The role whose pods fail the job, and their number. A pod that is deleted before its end is created anew, unless its
+/// role's `restartPolicy` is `Never`.
 fn failure<'a>(job: &'a PyTorchJob, pods: &[&Arc<Pod>]) -> Option<(&'a str, usize)> {
     { job.spec.pytorch_replica_specs.iter() }.find_map(|(role, spec)| {
         let never = spec.restart_policy.as_deref() == Some("Never");
@@ -211,7 +211,7 @@ fn failure<'a>(job: &'a PyTorchJob, pods: &[&Arc<Pod>]) -> Option<(&'a str, usiz
     })
 }
 
-/// The pods that are not there yet.
+/// Creates the pods that do not exist yet.
 fn missing(job: &PyTorchJob, pods: &[&Arc<Pod>]) -> Vec<Action> {
     let mut made = Vec::new();
     for (role, spec) in &job.spec.pytorch_replica_specs {
@@ -240,7 +240,7 @@ fn pod(job: &PyTorchJob, role: &str, spec: &ReplicaSpec, index: i32) -> Pod {
         labels.insert(ROLE.to_owned(), role_label.clone());
     }
     let mut pod_spec = spec.template.spec.clone().unwrap_or_default();
-    // Why: a container that is not restarted by its kubelet is what the job counts.
+    // Why `Never` for `ExitCode`: the operator, not the kubelet, decides on a restart by the exit code.
     pod_spec.restart_policy = Some(match spec.restart_policy.as_deref() {
         Some("ExitCode") => "Never".to_owned(),
         Some(policy) => policy.to_owned(),

@@ -1,4 +1,4 @@
-//! The loop: look, decide, write, until nothing is due; then wait for a change or for the time.
+//! The loop: read, decide and write until nothing is due; then wait for a change or for the next due time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::torch::PyTorchJob;
 use crate::watched::Watched;
 use crate::{Capacity, Clock, Jobs, Kind, World, capacity, job, jobset, node, place, play, sooner, torch};
 
-/// Pause after a turn in which a write was refused: what it was decided on has changed, and the watch will tell. Each such
-/// turn in a row doubles it.
+/// Pause after a turn in which a write was refused: its object has changed, and the watch will bring the change. Each such
+/// turn in a row doubles the pause.
 const REFUSED: Duration = Duration::from_millis(50);
 const REFUSED_MAX: Duration = Duration::from_secs(5);
-/// Longest wait: clocks of a simulation may be set, and a timer that is far off helps nobody.
+/// Longest wait. Why a limit: a simulation may set its clock, and then a far-off timer would fire too late.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// What the cluster holds, as far as anything is decided on it.
+/// The cluster's objects that decisions need.
 pub(crate) struct Cluster {
     pub(crate) jobs: Watched<Job>,
     pub(crate) job_sets: Watched<JobSet>,
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// Takes one change in, and then all that are there already.
+    /// Takes in one change, and then all that have arrived already.
     async fn next(&mut self, parts: Parts) {
         self.turn(parts).await;
         loop {
@@ -60,7 +60,7 @@ impl Cluster {
         }
     }
 
-    /// Only what a part is played for is watched.
+    /// Takes in one change of a watched kind. Kinds that no part needs are not watched.
     async fn turn(&mut self, parts: Parts) {
         let Parts {
             jobs,
@@ -99,8 +99,8 @@ struct Parts {
     capacity: bool,
 }
 
-/// Plays the world in a cluster until `stop`. `client` may do everything that a Job controller, a scheduler and kubelets may
-/// do. Definitions may come later. Lost connections, conflicts and refusals are overcome by looking again.
+/// Plays the world in a cluster until `stop`. `client` needs the rights of a Job controller, a scheduler and kubelets.
+/// Definitions may come later. After lost connections, conflicts and refusals the loop lists or decides again.
 pub async fn run(world: World, client: Client, clock: Clock, stop: CancellationToken) {
     let mut ticks = interval(world.garbage.as_ref().map_or(WAIT_MAX, |garbage| garbage.every));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -134,11 +134,11 @@ struct Player {
     parts: Parts,
     /// Names of the nodes that are played.
     played: BTreeSet<String>,
-    /// Nodes that were there once.
+    /// Nodes that existed once.
     registered: BTreeSet<String>,
     /// When pods started, by UID.
     started: BTreeMap<String, Timestamp>,
-    /// How long the next turn with a refusal waits.
+    /// The pause after the next turn with a refusal.
     pause: Duration,
 }
 
@@ -190,7 +190,7 @@ impl Player {
         }
     }
 
-    /// Writes what is due until nothing is, or a write is refused. Returns when to look again without a change.
+    /// Writes until nothing is due or a write is refused. Returns when to decide again without a change.
     async fn turn(&mut self, clock: &Clock) -> Instant {
         loop {
             let mut due = None;
@@ -207,7 +207,7 @@ impl Player {
                     }
                 }
             }
-            // Why not at once: the rest of the turn was decided and done, and the same writes would be refused again.
+            // Why a pause: the other writes of this turn are done, and the same write would be refused again.
             if refused {
                 let pause = self.pause;
                 self.pause = (pause * 2).min(REFUSED_MAX);
@@ -296,7 +296,7 @@ impl Player {
         }
     }
 
-    /// Remembers what the API does not keep.
+    /// Remembers facts that the API does not keep.
     fn note(&mut self, action: &Action, now: Timestamp) {
         match action {
             Action::CreateNode(node) => {
@@ -325,7 +325,7 @@ impl Player {
     }
 }
 
-/// How long until then, a little longer rather than shorter.
+/// The time until `due`, rounded up.
 fn wait(due: Option<Timestamp>, now: Timestamp) -> Duration {
     let left = due.map(|due| due.duration_since(now).max(SignedDuration::ZERO));
     let left = left.and_then(|left| left.checked_add(SignedDuration::from_millis(1)));

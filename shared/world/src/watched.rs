@@ -1,7 +1,7 @@
-//! All objects of one kind of a cluster, kept by list and watch and by the answers to our own writes.
+//! All objects of one kind of a cluster, kept by list and watch and by the answers to the world's own writes.
 //!
-//! Invariant: an object is only replaced by a newer one, and what we deleted does not come back. While a list is under way
-//! nobody decides ([`Watched::is_live`]), so that an object which we create meanwhile is never taken for missing.
+//! Invariant: an object is only replaced by a newer one, and an object that the world deleted does not come back. While a list
+//! is under way no part decides ([`Watched::is_live`]), so an object that was just created never counts as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a list or watch that failed waits before it is tried again. Definitions may come later than we do.
+/// Pause before a failed list or watch is tried again. Definitions may come later than the world starts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Namespace (empty for cluster-scoped kinds) and name.
@@ -30,7 +30,7 @@ pub(crate) struct Watched<K> {
     /// The list that is under way.
     listed: BTreeMap<Key, Arc<K>>,
     live: bool,
-    /// UIDs of what we saw vanish before the watch told.
+    /// UIDs of objects that vanished before the watch reported it.
     gone: BTreeSet<String>,
 }
 
@@ -50,7 +50,7 @@ where
         }
     }
 
-    /// Takes the next change in. Safe to drop before it is done.
+    /// Takes in the next change. Cancel-safe.
     pub(crate) async fn turn(&mut self) {
         if let Some(until) = self.not_before {
             sleep_until(until).await;
@@ -60,8 +60,8 @@ where
             Some(Ok(event)) => self.take(event),
             Some(Err(error)) => {
                 tracing::debug!(kind = %K::kind(&()), %error, "everything is listed again");
-                // Why not go on from where we were: the storage may have been restored from a backup, and when its versions have
-                // caught up nothing tells (seed 3563).
+                // Why list again: the storage may have been restored from a backup. Once its versions have caught up, a watch from
+                // the old version would not report that.
                 self.list_again();
                 self.not_before = Some(Instant::now() + RETRY);
             }
@@ -69,13 +69,13 @@ where
         }
     }
 
-    /// Forgets how far we are: after a write whose fate is not known.
+    /// Starts with a new list, as needed after a write with an unknown outcome.
     pub(crate) fn list_again(&mut self) {
         self.events = follow(&self.client);
         self.live = false;
     }
 
-    /// Whether what is held is what the server had a moment ago.
+    /// Whether the held objects are the server's, apart from changes that are under way.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
@@ -84,13 +84,13 @@ where
         self.objects.values().cloned().collect()
     }
 
-    /// Puts in what a write was answered with.
+    /// Takes in the object of a write's answer.
     pub(crate) fn observe(&mut self, object: K) {
         let (key, object) = keyed(object);
         put(&mut self.objects, key, object);
     }
 
-    /// Takes out what a write was told to be gone.
+    /// Removes an object that is gone by a write's answer.
     pub(crate) fn forget(&mut self, key: &Key) {
         if let Some(object) = self.objects.remove(key) {
             self.gone.extend(object.uid());

@@ -1,6 +1,6 @@
-//! Children of any kind: found by discovery, watched while this process lives, and read anew where a cache could be behind.
+//! Children of any kind: found by discovery, watched while this process lives, and read again where a cache may be behind.
 //!
-//! Invariant: a child counts as missing only when the API server has said so a moment ago.
+//! Invariant: a child counts as missing only when the API server has just said so.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::pods::controller;
 
-/// Kinds that are remembered and watched at most. *Limit*: further kinds are discovered, and their objects read, each time.
+/// Limit: kinds that are remembered and watched. Further kinds are discovered, and their objects read, each time.
 const KINDS_MAX: usize = 100;
 
 /// `apiVersion` and kind.
 type Name = (String, String);
 
-/// All kinds that were met.
+/// All kinds that were needed so far.
 pub(super) struct Kinds {
     client: Client,
     due: Arc<Queue<Key>>,
@@ -36,7 +36,7 @@ pub(super) struct Kinds {
     fresh: Dirty<Name>,
 }
 
-/// What was found out about kinds.
+/// The kinds that were discovered.
 struct Memory<T>(Mutex<BTreeMap<Name, T>>);
 
 impl<T: Clone> Memory<T> {
@@ -56,7 +56,7 @@ impl<T: Clone> Memory<T> {
         self.all().remove(name);
     }
 
-    /// Keeps this, if there is room; gives back what was kept before, else this.
+    /// Keeps this entry, if there is room; returns the entry that was kept before, else this one.
     fn keep(&self, name: &Name, found: T) -> T {
         let mut all = self.all();
         if let Some(known) = all.get(name) {
@@ -78,27 +78,27 @@ pub(super) struct Kind {
     objects: Arc<Cache<DynamicObject>>,
 }
 
-/// A kind of which objects own pods.
+/// A kind whose objects own pods.
 pub(super) struct Owners {
     client: Client,
     resource: ApiResource,
 }
 
 impl Owners {
-    /// The metadata of one of them; `None` when it cannot be read.
+    /// The metadata of an object; `None` when it cannot be read.
     pub(super) async fn get_metadata(&self, namespace: &str, name: &str) -> Option<ObjectMeta> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &self.resource);
         Some(api.get_metadata(name).await.ok()?.metadata)
     }
 }
 
-/// What an API server said about an object.
+/// The API server's answer about an object.
 pub(super) enum Found {
-    /// It is there.
+    /// It exists.
     There(Arc<DynamicObject>),
-    /// It is certainly not.
+    /// It certainly does not exist.
     NotThere,
-    /// It did not say.
+    /// The API server gave no clear answer, and why.
     Unclear(String),
 }
 
@@ -115,7 +115,7 @@ impl Kinds {
 
     /// The kind of this name; `None` when the API server does not serve it.
     ///
-    /// *Errors*: the API server did not say whether it does.
+    /// *Errors*: the API server did not answer.
     pub(super) async fn find(&self, api_version: &str, kind: &str) -> Result<Option<Arc<Kind>>, String> {
         let name = (api_version.to_owned(), kind.to_owned());
         match self.known.get(&name) {
@@ -124,7 +124,7 @@ impl Kinds {
         }
     }
 
-    /// The kind of an owner of pods, which is not watched; `None` when it cannot be told.
+    /// The kind of an owner of pods, which is not watched; `None` when it cannot be found.
     pub(super) async fn kind_only(&self, api_version: &str, kind: &str) -> Option<Owners> {
         let name = (api_version.to_owned(), kind.to_owned());
         let resource = match self.owners.get(&name) {
@@ -145,7 +145,7 @@ impl Kinds {
         };
         match pinned_kind(&self.client, &gvk).await {
             Ok(found) => Ok(Some(found)),
-            // Why both: a group is refused with a status, a kind in a group that is served is only not in its list.
+            // Why both: an unknown group is refused with a status; an unknown kind of a known group is only missing in its list.
             Err(kube::Error::Discovery(_)) => Ok(None),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(format!(
@@ -168,7 +168,7 @@ impl Kinds {
             resource,
             namespaced: capabilities.scope == Scope::Namespaced,
             objects: Cache::slimmed(|object: &mut DynamicObject| {
-                // Why: what was asked for stands in the `AppWrapper`; here only how it fares is of interest.
+                // Why: the `AppWrapper` holds the specification; only the status is needed here.
                 if let Some(fields) = object.data.as_object_mut() {
                     fields.retain(|field, _| field == "status");
                 }
@@ -192,7 +192,7 @@ impl Kinds {
         Ok(Some(kept))
     }
 
-    /// Forgets a kind whose definition may be gone, and asks anew.
+    /// Forgets a kind whose definition may be gone, and discovers it again.
     async fn again(&self, identity: &Identity) -> Result<Option<Arc<Kind>>, String> {
         self.discover((identity.api_version.clone(), identity.kind.clone()))
             .await
@@ -212,7 +212,7 @@ impl Kinds {
         }
     }
 
-    /// Whether the cache of this kind is up and has no such object: good enough to try to create it.
+    /// Whether the cache of this kind is live and has no such object: enough to try to create it.
     pub(super) async fn seems_missing(&self, namespace: &str, identity: &Identity) -> bool {
         let kind = self.find(&identity.api_version, &identity.kind).await;
         let Ok(Some(kind)) = kind else {
@@ -243,12 +243,12 @@ impl Kinds {
         }
     }
 
-    /// Watches the kinds that were met, and those that will be, until `stop`.
+    /// Watches the discovered kinds, and those discovered later, until `stop`.
     pub(super) async fn run(&self, stop: CancellationToken) {
         let mut watches = JoinSet::new();
         while let Some(fresh) = stop.run_until_cancelled(self.fresh.take()).await {
             for name in fresh {
-                // Why: for a kind that was not kept a watch would keep what is not asked for.
+                // Why: for a kind beyond the limit, a watch would fill a cache that is never read.
                 if let Some(kind) = self.known.get(&name) {
                     let api = Api::all_with(kind.client.clone(), &kind.resource);
                     let watch = kind
@@ -269,14 +269,14 @@ impl Kind {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
-    /// Puts in what the API server answered.
+    /// Caches the API server's answer.
     pub(super) fn observe(&self, object: DynamicObject) {
         self.objects.observe(object);
     }
 
     /// Deletes an object of this kind if it has this UID.
     ///
-    /// *Errors*: why it was not done.
+    /// *Errors*: why it was not deleted.
     pub(super) async fn delete(&self, key: &Key, uid: &str, grace: Grace) -> Result<(), String> {
         let api = self.api(&key.namespace);
         let answer = match grace {
@@ -293,11 +293,11 @@ impl Kind {
     }
 }
 
-/// How much time an object gets to end.
+/// The grace period of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grace {
-    /// As much as it asks for.
+    /// The object's own.
     AsItIs,
-    /// None.
+    /// None: it is deleted at once.
     None,
 }

@@ -1,4 +1,4 @@
-//! Nodes, as far as Autopilot looks at them.
+//! Nodes, with the fields that Autopilot reads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use serde::Deserialize;
 
-/// A node without what nobody here looks at.
+/// A node without the fields that this controller does not read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Node {
     #[serde(default)]
@@ -74,7 +74,7 @@ impl Resource for Node {
 }
 
 impl Node {
-    /// What decides whether pods must leave it, and what of it is out of service. A capacity that cannot be read is none.
+    /// Whether pods must leave the node, and which capacity is out of service. A capacity that cannot be parsed counts as none.
     pub(super) fn facts(&self) -> autopilot::Node {
         let capacity = self.status.capacity.iter().filter_map(|(name, text)| {
             let amount = quantity::parse(name, &text.0).ok()?;
@@ -90,12 +90,12 @@ impl Node {
     }
 }
 
-/// The nodes that pods must leave, with the resources that say so.
+/// The nodes that pods must leave, with the resources of those pods.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(Mutex<BTreeMap<Arc<str>, BTreeSet<ResourceName>>>);
 
 impl Nodes {
-    /// Notes what must leave a node; true when that has changed.
+    /// Notes the resources whose pods must leave a node; true when they have changed.
     pub(super) fn note(&self, node: &Arc<str>, evict: &BTreeSet<ResourceName>) -> bool {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if evict.is_empty() {
@@ -105,7 +105,7 @@ impl Nodes {
         }
     }
 
-    /// What must leave this node.
+    /// The resources whose pods must leave this node.
     pub(super) fn of(&self, node: &str) -> Option<BTreeSet<ResourceName>> {
         let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.get(node).cloned()

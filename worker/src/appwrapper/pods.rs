@@ -1,6 +1,6 @@
-//! Pods with the label of an `AppWrapper`, and from which component each of them comes.
+//! Pods with the label of an `AppWrapper`, and the component from which each of them comes.
 //!
-//! Invariant: of a pod whose origin cannot be told nothing is assumed but that it counts.
+//! Invariant: a pod of unknown origin is only counted; nothing else is assumed about it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use serde_json::Value;
 /// Owners remembered at most.
 const PARENTS_MAX: usize = 100_000;
 
-/// A pod without what nobody here looks at.
+/// A pod without the fields that this controller does not read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Pod {
     #[serde(default)]
@@ -121,7 +121,7 @@ impl Pod {
         controller(&self.metadata)
     }
 
-    /// As the controller of `AppWrappers` sees it.
+    /// The pod as the plan reads it.
     pub(super) fn observed(&self, origin: Origin) -> observed::Pod {
         let containers = self.spec.containers.iter();
         let asked = containers.flat_map(|container| {
@@ -177,7 +177,7 @@ impl Index {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the change of a pod; gives the `AppWrappers` that it concerns.
+    /// Notes the change of a pod; returns the `AppWrappers` that it concerns.
     pub(super) fn note(&self, key: &Key, old: Option<&Pod>, new: Option<&Pod>) -> BTreeSet<Key> {
         let mut tables = self.tables();
         let mut concerned = BTreeSet::new();
@@ -250,7 +250,7 @@ impl Tables {
     }
 }
 
-/// What is above an object.
+/// The owner of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Above {
     /// It is the child of this component of the `AppWrapper` with this UID.
@@ -261,7 +261,7 @@ pub(super) enum Above {
     Nothing,
 }
 
-/// What is above the objects that were met, by UID; kept when an object is gone, because its pods may outlive it.
+/// The owners of known objects, by UID; kept after an object is gone, because its pods may live longer.
 #[derive(Debug, Default)]
 pub(super) struct Parents(Mutex<BTreeMap<String, Above>>);
 
@@ -270,12 +270,12 @@ impl Parents {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is above an object, if it was met.
+    /// The owner of an object, if it is known.
     pub(super) fn of(&self, uid: &str) -> Option<Above> {
         self.all().get(uid).cloned()
     }
 
-    /// Notes what is above an object. Beyond the limit nothing new is noted, and has to be asked for each time.
+    /// Notes the owner of an object. Beyond the limit no new owner is noted, so it is read each time.
     pub(super) fn note(&self, uid: &str, above: Above) {
         let mut all = self.all();
         if all.len() < PARENTS_MAX || all.contains_key(uid) {

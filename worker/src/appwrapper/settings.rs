@@ -1,4 +1,4 @@
-//! What the administrator asks of the controller: `appwrapper` of the `RoadsteadConfiguration`.
+//! The administrator's settings of the controller: `appwrapper` of the `RoadsteadConfiguration`.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,20 @@ use roadstead_core::appwrapper::settings::Settings as Patience;
 use roadstead_core::appwrapper::status::Identity;
 use roadstead_core::name::ResourceName;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// How patient it is.
+    /// Time limits and retries.
     pub(super) patience: Patience,
-    /// What children get.
+    /// Labels and other settings for new children.
     pub(super) building: Building,
     autopilot: Autopilot,
     /// The queues whose lending limits follow the nodes.
     pub(super) slack_queues: Vec<String>,
-    /// Kinds that may be created, as `apiVersion` and kind; `None` is any that the account may create.
+    /// Kinds that may be created, as `apiVersion` and kind; `None` allows every kind that the account may create.
     allowed: Option<Vec<(String, String)>>,
+    /// The bug that is planted, if one is.
+    #[cfg(feature = "bugbank")]
+    pub(crate) bug: Option<roadstead_core::dispatch::Bug>,
 }
 
 impl Settings {
@@ -85,15 +87,17 @@ impl Settings {
                     .map(|kind| (kind.api_version(), kind.kind.clone()))
                     .collect()
             }),
+            #[cfg(feature = "bugbank")]
+            bug: None,
         }
     }
 
-    /// Why they cannot be used together: keys below `appwrapper.faultTolerance`, each with the reason.
+    /// Contradictions: keys below `appwrapper.faultTolerance`, each with the reason.
     pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
         self.patience.problems()
     }
 
-    /// What contradicts the engine's own patience with pods that are not ready. *Source*: `spec/appwrapper.md 5.5`, N-22.
+    /// A contradiction with the engine's own time limit for pods that are not ready. *Source*: `spec/appwrapper.md 5.5`, N-22.
     pub(crate) fn warning(&self, wait: Option<&WaitForPodsReady>) -> Option<String> {
         let timeout = wait?.timeout;
         let (warmup, deletion) = (self.patience.warmup_grace, self.patience.deletion_grace);

@@ -1,9 +1,9 @@
-//! Slack queues: a `ClusterQueue` of no team lends its cohort spare quota, less what is out of service on nodes now.
+//! Slack queues: a `ClusterQueue` of no team lends its cohort spare quota, less the capacity that is out of service on nodes now.
 //!
 //! For each queue of `slackQueueName` and `slackQueueNames` the lending limits of the first flavor of its first resource group
 //! follow the nodes that this flavor names by labels. `lowered` decides, [`Slack::reconcile`] writes.
 //!
-//! Invariant: a write changes lending limits only, and only of the version that was read.
+//! Invariant: a write changes only lending limits, and only of the version that was read.
 //!
 //! *Source*: `spec/appwrapper.md 4.5`, N-21.
 
@@ -29,12 +29,11 @@ use tokio_util::sync::CancellationToken;
 use super::nodes::Node;
 use crate::metrics::Withdrawn;
 
-/// Pause after a write met a newer version; the watch usually brings it sooner.
+/// Pause after a write met a newer version; the watch usually brings that version sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 type Amounts = BTreeMap<ResourceName, Amount>;
 
-/// See the module.
 #[derive(Clone)]
 pub(super) struct Slack {
     pub(super) client: Client,
@@ -69,7 +68,7 @@ impl Slack {
         }
     }
 
-    /// Makes queues due when they, their flavors, or what is out of service changes.
+    /// Makes queues due when they, their flavors, or the capacity out of service changes.
     pub(super) fn listen(&self) {
         let this = self.clone();
         self.nodes.listen(move |change| {
@@ -77,7 +76,7 @@ impl Slack {
                 node.map(|node| {
                     let facts = node.facts();
                     let out = this.autopilot.out_of_service(&facts);
-                    // Why labels too: they say to which flavor it belongs.
+                    // Why labels too: they decide to which flavor the node belongs.
                     (!out.is_empty()).then_some((out, facts.labels))
                 })
                 .unwrap_or_default()
@@ -102,7 +101,7 @@ impl Slack {
         }
     }
 
-    /// Keeps the limits until `stop`.
+    /// Keeps the limits up to date until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let listed = async {
             let healths = [self.nodes.health(), self.queues.health(), self.flavors.health()];
@@ -155,7 +154,7 @@ impl Slack {
         }
     }
 
-    /// The queue, and what of its flavor is out of service; `None` when one of them is not there.
+    /// The queue, and the capacity of its flavor that is out of service; `None` when the queue or the flavor is missing.
     fn seen(&self, key: &Key) -> Option<(Arc<ClusterQueue>, Amounts)> {
         let queue = self.queues.get(key)?;
         let name = &queue.spec.resource_groups.first()?.flavors.first()?.name;
@@ -180,7 +179,7 @@ fn first(groups: &[ResourceGroup]) -> impl Iterator<Item = &roadstead_api::kueue
     flavor.into_iter().flat_map(|flavor| &flavor.resources)
 }
 
-/// The same groups with the limits of the first flavor as they shall be; `None` when they are.
+/// The same groups with the correct limits of the first flavor; `None` when they are correct already.
 fn lowered(groups: &[ResourceGroup], out: &Amounts) -> Option<Vec<ResourceGroup>> {
     let amount = |name: &str, text: &Quantity| quantity::parse(name, &text.0).ok();
     let nominal = first(groups).filter_map(|quota| {
@@ -195,7 +194,7 @@ fn lowered(groups: &[ResourceGroup], out: &Amounts) -> Option<Vec<ResourceGroup>
     let flavor = after.first_mut().and_then(|group| group.flavors.first_mut());
     for quota in flavor.into_iter().flat_map(|flavor| &mut flavor.resources) {
         let name = ResourceName::from(&*quota.name);
-        // Why left alone: a quota that cannot be read has no limit that could be right.
+        // Why left alone: a quota that cannot be parsed has no correct limit.
         let Some(limit) = limits.get(&name) else {
             continue;
         };

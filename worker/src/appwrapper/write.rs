@@ -1,4 +1,4 @@
-//! Carries a plan out, one write at a time; each may be repeated after a crash.
+//! Carries out a plan, one write at a time; each may be repeated after a crash.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use super::read::{Scene, view};
 pub(super) enum Done {
     /// Something has changed: plan again.
     Again,
-    /// Nothing is to be done until something changes, or until then.
+    /// Nothing to do until something changes, or until this time.
     Rest(Option<Timestamp>),
     /// It failed in a passing way.
     Stuck(String),
@@ -54,7 +54,7 @@ impl Writer<'_> {
         let problems = plan.problems.join("; ");
         if plan.finalizer == Finalizer::Add {
             self.finalizer(Finalizer::Add).await?;
-            // Why again: the patch of the status is for the version before.
+            // Why again: the patch of the status is for the earlier version.
             return Ok(Done::Again);
         }
         let mut changed = self.status(&plan).await?;
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Api::namespaced(self.w.client.clone(), &self.key.namespace)
     }
 
-    /// Writes the status if it differs; says whether it did.
+    /// Writes the status if it differs; returns whether it did.
     async fn status(&self, plan: &Plan) -> Result<bool, String> {
         let Some(patch) = status_patch(self.wrapper, &plan.status) else {
             return Ok(false);
@@ -110,9 +110,9 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Adds or removes the finalizer; says whether anything was written.
+    /// Adds or removes the finalizer; returns whether anything was written.
     async fn finalizer(&self, how: Finalizer) -> Result<bool, String> {
-        // Why the cached one: the status may have been written since.
+        // Why the cached object: the status may have been written since.
         let Some(stored) = self.w.objects.get(&self.key) else {
             return Ok(false);
         };
@@ -221,7 +221,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An object of the name of a child is there.
+    /// An object with the name of a child exists already.
     async fn meet(&self, kind: &Kind, component: &Component) -> Created {
         let identity = &component.identity;
         let why = format!(

@@ -1,7 +1,7 @@
-//! Stopping everything of one manager.
+//! Stops all jobs of one manager.
 //!
-//! Invariant: a copy that was stopped stays stopped: it is switched off, and only its manager can take it back, by deleting
-//! it. So a job that returns with its worker never goes on by itself (`spec/safety.md 3.3`).
+//! Invariant: a stopped copy stays stopped: it is deactivated, and only its manager can take it back, by deleting it. So a job
+//! never goes on by itself when its worker returns (`spec/safety.md 3.3`).
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -24,21 +24,21 @@ use super::{Fence, is_fenced_by_policy};
 
 /// Writes under way at the same time.
 const WRITES: usize = 16;
-/// How long one write may take before it is made again from a fresh look: longer than it may wait for its turn and be answered
-/// where the API server has much to do.
+/// How long one write may take before it is repeated with fresh data: longer than its turn and its answer take on a busy API
+/// server.
 const WRITE_MAX: Duration = Duration::from_mins(1);
 
-/// What is tried, for the memory of what was told of it.
+/// The kinds of failures, for the memory of those that were logged.
 const STOPPING: &str = "stopping";
 const LETTING_GO: &str = "letting go";
 const FENCING: &str = "fencing";
 
-/// Whose jobs are being stopped: one manager is not waited for by another.
+/// The managers whose jobs are being stopped; no manager waits for another.
 #[derive(Default)]
 pub(super) struct Stopping<'a>(BTreeMap<String, BoxFuture<'a, ()>>);
 
 impl<'a> Stopping<'a> {
-    /// Begins for each of these managers unless that is under way; for all others nothing more is stopped.
+    /// Begins for each of these managers unless it is under way, and cancels it for all others.
     pub(super) fn of(&mut self, fence: &'a Fence, origins: &[String]) {
         self.0.retain(|origin, _| origins.contains(origin));
         for origin in origins {
@@ -47,12 +47,12 @@ impl<'a> Stopping<'a> {
         }
     }
 
-    /// Whether all is done that was begun.
+    /// Whether all begun work is done.
     pub(super) fn is_done(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Goes on until all is done that was begun.
+    /// Goes on until all begun work is done.
     pub(super) async fn go_on(&mut self) {
         poll_fn(|context| {
             self.0.retain(|_, one| one.as_mut().poll(context).is_pending());
@@ -66,7 +66,7 @@ impl<'a> Stopping<'a> {
     }
 }
 
-/// Switches off what this manager has here and wants fenced. What is done already is not done again.
+/// Deactivates the copies of this manager that have policy Fence and are still active.
 async fn everything(fence: &Fence, origin: String) {
     let of_manager = |labels: &BTreeMap<String, String>| {
         labels
@@ -81,7 +81,7 @@ async fn everything(fence: &Fence, origin: String) {
             && !copy.is_true("Finished")
             && copy.metadata.deletion_timestamp.is_none()
     });
-    // What runs first.
+    // Running jobs first.
     copies.sort_by_key(|copy| {
         (
             !copy.is_true("Admitted"),
@@ -94,12 +94,12 @@ async fn everything(fence: &Fence, origin: String) {
     );
     if copies.is_empty() {
         troubles.ends(&this);
-    // Why not each time: what cannot be stopped is tried again after each look.
+    // Why not each time: a failed stop is tried again after each look.
     } else if troubles.is_news(this, &copies.len().to_string()) {
         tracing::warn!(
             origin,
             copies = copies.len(),
-            "not heard of this manager for too long: stopping its jobs"
+            "this manager has not been heard of for too long; its jobs are being stopped"
         );
     }
     stream::iter(copies)
@@ -153,8 +153,7 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
     }
 }
 
-/// A job that somebody deleted, and that only its manager's finalizer keeps: its pods go on until it is let go, and it has no
-/// outcome to wait for.
+/// Removes the manager's finalizer of a deleted job. Only the finalizer keeps the job and its pods, and no outcome will come.
 async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
     let kept: Vec<&String> = job
         .finalizers()
@@ -177,7 +176,7 @@ async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
                 tracing::error!(
                     job = %key,
                     kind,
-                    "its manager is cut off, it was deleted, and finalizer {finalizer} of the manager cannot be taken off, so its pods go \
+                    "this job of a cut-off manager was deleted, but the manager's finalizer {finalizer} cannot be removed, so its pods go \
                      on and it may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch \
                      {} (deploy/rights/roadstead-worker.yaml)",
                     jobs.resource.plural

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Renewed so many times, for half a minute each.
+/// A lease renewed this many times, for half a minute each.
 fn renewed(times: u64) -> Lease {
     let mut lease = Lease::default();
     lease.metadata.uid = Some("lease".into());
@@ -20,9 +20,9 @@ fn at(millis: u64) -> Moment {
     Moment::after_start(Duration::from_millis(millis))
 }
 
-/// Who asks while the answer to a look is under way may be refused, and must hear that it may start after all.
+/// A job that asks while a look is under way may be refused, and must hear that it may start after all.
 ///
-/// Spec: safety 3.3; found by seed 8724
+/// Spec: safety 3.3
 #[test]
 fn a_lease_that_lapsed_between_two_looks_relieves_those_who_asked_meanwhile() {
     let mut manager = Manager::default();
@@ -41,7 +41,7 @@ fn a_lease_that_lapsed_between_two_looks_relieves_those_who_asked_meanwhile() {
     );
 }
 
-/// Else whoever can write the Lease could keep the fence away for as long as they like, and the manager would start the same jobs
+/// Otherwise a client that can write the Lease could delay the fence for ever, and the manager would start the same jobs
 /// elsewhere.
 ///
 /// Spec: safety 3.2, 3.5
@@ -76,8 +76,8 @@ fn no_answer_is_waited_for_beyond_the_moment_at_which_something_is_to_be_done() 
     assert_eq!(patience(Some(at(1000)), now), PAUSE_MIN);
 }
 
-/// An API server with the leases of two managers, which does not answer when a Workload is changed. It counts looks, marks and
-/// what it does not answer.
+/// An API server with the leases of two managers that never answers a change of a Workload. It counts looks, marks and the
+/// requests that it does not answer.
 fn hanging(counts: &Arc<[AtomicU32; 3]>) -> Client {
     let counts = counts.clone();
     let lease = |origin: &str| {

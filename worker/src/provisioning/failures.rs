@@ -1,6 +1,6 @@
-//! What could not be created lately, to be said on the check by the next pass.
+//! Failed creations, which the next pass reports on the check.
 //!
-//! Invariant: a failure is kept only while the plan still wants the request. Lost at a restart, which costs one more try.
+//! Invariant: a failure is kept only while the plan still wants the request. A restart forgets it, which costs one more try.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use roadstead_core::name::{CheckName, Key};
 use roadstead_core::provision::CreateFailure;
 
-/// Workloads remembered at most.
+/// Limit: Workloads that are remembered.
 const MAX: usize = 50_000;
 
-/// See the module.
+/// Failed creations by Workload and check.
 #[derive(Debug, Default)]
 pub(super) struct CreateFailures(Mutex<BTreeMap<Key, BTreeMap<CheckName, CreateFailure>>>);
 
@@ -31,7 +31,7 @@ impl CreateFailures {
         all.get(key).cloned().unwrap_or_default()
     }
 
-    /// Forgets the failures of a Workload but those that are still `wanted`.
+    /// Forgets the failures of a Workload except those that are still `wanted`.
     pub(super) fn keep(&self, key: &Key, wanted: impl Fn(&CheckName) -> bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(of_workload) = all.get_mut(key) else {
@@ -43,7 +43,7 @@ impl CreateFailures {
         }
     }
 
-    /// What was wanted for the check is there.
+    /// Forgets the failure: the object exists now.
     pub(super) fn succeeded(&self, key: &Key, check: &CheckName) {
         self.keep(key, |other| other != check);
     }

@@ -1,6 +1,6 @@
 //! `ProvisioningRequests` by the UID of their controller.
 //!
-//! Why the UID: after a Workload is deleted and made again under the same name, requests of the old one may still be there.
+//! Why the UID: a Workload may be deleted and created again under the same name while requests of the old one still exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,6 @@ use kube::{Resource, ResourceExt as _};
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_core::name::Key;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<BTreeMap<String, BTreeSet<Key>>>);
 
@@ -24,7 +23,7 @@ impl Owners {
             .unwrap_or_default()
     }
 
-    /// A request changed from `old` to `new`.
+    /// Notes that a request changed from `old` to `new`.
     pub(super) fn note(
         &self,
         key: &Key,

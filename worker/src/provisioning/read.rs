@@ -1,4 +1,4 @@
-//! What the plan for one Workload needs to know, read from caches.
+//! The facts for the plan of one Workload, read from caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::owners::controller;
 use super::state::Served;
 use super::{ATTEMPT_ANNOTATION, CHECK_ANNOTATION, Provisioning, suffix};
 
-/// Everything the plan looks at, owned.
+/// Everything that the plan reads, owned.
 pub(super) struct Scene {
     workload: Workload,
     checks: BTreeMap<CheckName, Check>,
@@ -53,8 +53,8 @@ impl Scene {
     }
 }
 
-/// The facts about one Workload with the status that is being composed; `None` when nothing concerns us, or when it is
-/// too early to say.
+/// The facts about one Workload with the status that is being composed; `None` when none of our checks is concerned, or when it
+/// is too early to decide.
 pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Option<Scene> {
     let served = p.served.get();
     if served == Served::NotYet {
@@ -73,7 +73,7 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
     let stored = p.owners.of(pass.workload.uid.as_str());
     let mut stored: Vec<_> = stored.iter().filter_map(|key| p.requests.get(key)).collect();
     if let Served::No(_) = served {
-        // Why: without requests nothing can be decided; those that wait say so, what was decided stands.
+        // Why: nothing can be decided without the requests. Waiting checks say so, and decided checks stay.
         stored.clear();
         checks.retain(|name, _| {
             status
@@ -126,7 +126,7 @@ fn read_check(config: Option<&ProvisioningRequestConfigSpec>, workload: &api::Wo
     }
 }
 
-/// A negative number, which the API server would not let in, counts as 0.
+/// A negative number, which the API server would refuse, counts as 0.
 fn read_config(spec: &ProvisioningRequestConfigSpec) -> Config {
     let number = |number: i32| u32::try_from(number).unwrap_or_default();
     let retry = &spec.retry_strategy;
@@ -185,7 +185,7 @@ fn containers<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// Which templates are equal, and which a scheduler cannot tell apart. *Source*: `spec/provisioning.md 6.2`.
+/// Which templates are equal, and which are equal for a scheduler. *Source*: `spec/provisioning.md 6.2`.
 fn classes(workload: &api::Workload) -> BTreeMap<PodSetName, Classes> {
     let sets = &workload.spec.pod_sets;
     let templates: Vec<_> = sets.iter().map(|set| &set.template).collect();
@@ -198,13 +198,13 @@ fn classes(workload: &api::Workload) -> BTreeMap<PodSetName, Classes> {
     names.zip(classes).collect()
 }
 
-/// The place of the first that equals `wanted`.
+/// The index of the first that equals `wanted`.
 fn first<T: PartialEq>(all: &[T], wanted: &T) -> u32 {
     let place = all.iter().position(|one| one == wanted).unwrap_or(all.len());
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-/// What a scheduler looks at.
+/// The parts that a scheduler reads.
 fn scheduling(template: &api::RawTemplate) -> Vec<Value> {
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let requests = |field| {
@@ -281,7 +281,7 @@ fn request(stored: &ProvisioningRequest) -> Request {
     }
 }
 
-/// Who controls the templates that existing requests point at, and those whose names the next request would take.
+/// The owners of the templates that existing requests point at, and of those whose names the next request would take.
 fn templates(
     p: &Provisioning,
     workload: &Workload,

@@ -1,6 +1,6 @@
-//! Condition `Active` of our `AdmissionChecks`, and whether this cluster serves what they need.
+//! Condition `Active` of our `AdmissionChecks`, and whether this cluster serves the kinds that they need.
 //!
-//! Invariant: the answer is computed from caches and their health alone, so it can be computed again at every change.
+//! Invariant: the condition is computed from caches and their health alone, so it can be computed again at every change.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Provisioning, is_ours};
 
-/// Reason of a check that cannot work because the API server does not serve what it needs.
+/// Reason of a check that cannot work because the API server does not serve a kind that it needs.
 const API_UNAVAILABLE: &str = "APIUnavailable";
 
 /// Pause before a condition that could not be written is written again.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Whether what the check reads is there.
+/// Whether the kinds that the check reads are available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Served {
     /// Not everything has been listed.
     NotYet,
-    /// Everything has been listed, and still exists as far as we know.
+    /// Everything has been listed, and still exists as far as is known.
     Yes,
-    /// Something cannot be read: which, why, and what to do about it.
+    /// A kind cannot be read: which, why, and what to do about it.
     No(String),
 }
 
@@ -55,7 +55,7 @@ impl Watched {
                 Served::Yes
             }
             Health::Starting | Health::NotServed => Served::NotYet,
-            // Why: what was listed once is still known while a connection is opened again.
+            // Why: a listed kind is still known while its connection is opened again.
             Health::Failing(why) if self.listed && !is_unknown_api(&why) => Served::Yes,
             Health::Failing(why) => {
                 let Self { kind, remedy, .. } = self;
@@ -72,12 +72,12 @@ impl Watched {
     }
 }
 
-/// What an API server says about a kind that it does not serve.
+/// Whether this is the API server's text for a kind that it does not serve.
 fn is_unknown_api(why: &str) -> bool {
     why == "404 page not found" || why.contains("could not find the requested resource")
 }
 
-/// The first that is missing; else whether all are there.
+/// The first missing kind; else whether all are available.
 fn all(watched: &mut [Watched]) -> Served {
     let looks: Vec<Served> = watched.iter_mut().map(Watched::look).collect();
     let missing = looks.iter().find(|look| matches!(look, Served::No(_)));
@@ -85,7 +85,7 @@ fn all(watched: &mut [Watched]) -> Served {
     missing.or(waiting).cloned().unwrap_or(Served::Yes)
 }
 
-/// Keeps condition `Active` of our checks true to the facts until `stop`.
+/// Keeps condition `Active` of our checks up to date until `stop`.
 pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
     let watched = |kind, remedy, health| Watched {
         kind,
@@ -144,7 +144,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
     }
 }
 
-/// What condition `Active` of one of our checks must say.
+/// The correct condition `Active` of one of our checks.
 pub(super) fn condition(p: &Provisioning, check: &AdmissionCheck, served: &Served) -> Active {
     match served {
         Served::No(why) => Active {
@@ -188,7 +188,7 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served, troub
                      until it succeeds; if this is a refusal, apply deploy/rights"
                 );
             }
-            // Why a mark: nothing else would bring it up again.
+            // Why marked: nothing else would cause a retry.
             p.touched.mark(());
             tokio::time::sleep(RETRY).await;
         }

@@ -12,13 +12,13 @@ use roadstead_core::workload::Workload;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, infos, inject};
 use serde_json::Value;
 
-/// Where `PodTemplates` live.
+/// The API resource of `PodTemplates`.
 pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<PodTemplate>(&())
 }
 
-/// The pods of a pod set as they will be placed: with the node labels and tolerations of their flavors, and with requests
-/// where there are only limits. `None`: nothing is assigned to the pod set.
+/// The pods of a pod set as they will be placed: with the node labels and tolerations of their flavors, and with requests where
+/// there are only limits. `None`: no flavor is assigned to the pod set.
 ///
 /// *Errors*: a flavor is missing, or two flavors contradict each other or the template.
 pub(super) fn content(
@@ -40,7 +40,7 @@ pub(super) fn content(
     Ok(Some(template))
 }
 
-/// What flavors add, and nothing else: labels and annotations of a start are not there yet.
+/// Only the additions of flavors: the labels and annotations of a start are not known yet.
 fn info(
     workload: &Workload,
     pod_set: &PodSetName,

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// Longer than anything here takes.
+/// Longer than every step here takes.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(super) const CLASS: &str = "check-capacity.autoscaling.x-k8s.io";
@@ -76,7 +76,7 @@ pub(super) fn template_object(name: &str, kind: &str, uid: &str) -> DynamicObjec
     }))
 }
 
-/// A cluster with check `chk` of ours and check `other` of somebody else. Nothing answers at its address.
+/// A cluster with check `chk` of ours and check `other` of another controller. No server answers at its address.
 pub(super) fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
     let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     cluster_of(Client::try_from(address).unwrap(), config)
@@ -130,7 +130,7 @@ fn answering(answers: [(Method, u16, Value); 3]) -> Client {
     Client::new(service, "ns")
 }
 
-/// What is planned for a Workload, and the status that comes of it.
+/// The plan for a Workload, and the status that it gives.
 fn follow(p: &Provisioning, stored: &Workload) -> (Follow, Status) {
     let workload = roadstead_convert::workload(stored);
     let pass = Pass {
@@ -198,7 +198,7 @@ async fn another_retry_limit_counts_at_once() {
     assert_eq!(status.checks[&CheckName::from("chk")].phase, CheckPhase::Rejected);
 }
 
-/// The cache does not know it: it was deleted with the last reservation, and is not gone yet.
+/// The cache does not hold it: it was deleted with the last reservation, but still exists.
 ///
 /// Spec: provisioning 4.4, 15.42.
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn a_request_whose_name_is_still_taken_is_no_failure_and_waited_for() {
     );
 }
 
-/// An API server whose watches tell nothing, and that answers a second list of requests only when it is let.
+/// An API server whose watches tell nothing, and that answers a second list of requests only when it is allowed to.
 fn lagging(stored: &Arc<Mutex<Vec<ProvisioningRequest>>>, let_go: &Arc<Notify>) -> Client {
     let (stored, let_go, lists) = (stored.clone(), let_go.clone(), Arc::<AtomicUsize>::default());
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -272,7 +272,7 @@ fn lagging(stored: &Arc<Mutex<Vec<ProvisioningRequest>>>, let_go: &Arc<Notify>) 
     Client::new(service, "ns")
 }
 
-/// What the leader before us has asked for last may not have come through our watch, and would be asked for again.
+/// The last requests of the previous leader may not have come through our watch, and would be created again.
 ///
 /// Spec: safety F6
 #[tokio::test(start_paused = true)]

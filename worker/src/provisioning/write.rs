@@ -1,6 +1,6 @@
-//! Carries out what the plan wants: requests and templates, one write each.
+//! Carries out the plan: requests and templates, one write each.
 //!
-//! Invariant: each write may be repeated. Creations are found again by name and owner, deletions carry a UID, a hand-over
+//! Invariant: each write may be repeated. Created objects are found again by name and owner, deletions carry a UID, a hand-over
 //! carries the version it was decided from. When one check's creation fails, those of the other checks still go on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,15 +34,15 @@ use super::{ATTEMPT_ANNOTATION, CHECK_ANNOTATION, Provisioning};
 const TEMPLATE: &str = "PodTemplate";
 const REQUEST: &str = "ProvisioningRequest";
 
-/// Why something was not done.
+/// Why an action failed.
 enum Trouble {
-    /// To be tried again; said in the log.
+    /// To be retried; it is logged.
     Passing(String),
-    /// A creation failed; also said on the check.
+    /// A creation failed; it is shown on the check too.
     Create(CreateFailure),
 }
 
-/// One Workload, for which something is to be done.
+/// The Workload of a plan.
 pub(super) struct Site {
     p: Provisioning,
     key: Key,
@@ -58,7 +58,7 @@ impl Site {
         }
     }
 
-    /// Does what is wanted, in order. What failed, and what could not even be planned, is the error.
+    /// Carries out the actions in order. The error holds the failed actions, and those that could not even be planned.
     pub(super) fn carry_out(self, actions: Vec<Action>, problems: Vec<Problem>) -> Work {
         Box::pin(async move {
             let mut troubles: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -116,7 +116,7 @@ impl Site {
         Key::new(self.key.namespace.clone(), name)
     }
 
-    /// The Workload as it is stored now, unless it is gone or going.
+    /// The stored Workload, unless it is gone or being deleted.
     fn workload(&self) -> Option<Arc<api::Workload>> {
         let stored = self.p.caches.workloads.get(&self.key)?;
         let is_it = stored.metadata.uid.as_deref() == Some(self.uid.as_str());
@@ -137,8 +137,8 @@ impl Site {
         };
         let uid = request.metadata.uid.as_deref();
         delete(&self.requests(), &self.p.requests, &self.at(name), uid).await?;
-        // Why not left to garbage collection: the same names are wanted again after a preemption
-        // (`spec/provisioning.md` 16), and collection may take its time.
+        // Why not left to garbage collection: it may be slow, and a preemption needs the same names again (`spec/provisioning.md`
+        // 16).
         for set in &request.spec.pod_sets {
             let key = self.at(&set.pod_template_ref.name);
             let Some(template) = self.p.templates.get(&key) else {
@@ -182,7 +182,7 @@ impl Site {
                 .map_err(|error| failure(error.to_string()))?
                 .flatten();
             let Some(content) = content else {
-                // Why not fine: the request must not be made without its templates.
+                // Why an error: the request must not be created without its templates.
                 let why = format!("nothing is assigned to pod set {} any more", set.pod_set);
                 return Err(Trouble::Passing(why));
             };
@@ -294,7 +294,7 @@ impl Site {
         Ok(())
     }
 
-    /// An object of the name that we want is there. It is fine if it is ours (an earlier answer was lost).
+    /// An object with the wanted name exists already. It is accepted if it is ours (an earlier answer was lost).
     ///
     /// Wire: one that the cache does not show yet is a race and not reported (`spec/provisioning.md 4.4`).
     async fn meet<K>(
@@ -324,7 +324,7 @@ impl Site {
                 "{name} vanished while it was looked at"
             )));
         };
-        // Why the label: without it the watch never shows the object, and never tells when it is gone.
+        // Why the label: without it the watch never shows the object, and never tells of its deletion.
         if object
             .labels()
             .get(labels::MANAGED)
@@ -375,8 +375,8 @@ impl Site {
     }
 }
 
-/// Said on the check when a name is taken.
-const NOT_OURS: &str = "an object of that name is there that does not belong to this workload: delete it";
+/// Shown on the check when a name is taken.
+const NOT_OURS: &str = "an object of that name exists that does not belong to this workload: delete it";
 
 /// A reference that makes `object` the controller. `None` for an object that is not stored yet.
 fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
@@ -402,8 +402,8 @@ where
     Ok(())
 }
 
-/// Why something was not created. A namespace that is missing is a refusal in the API server's words; what else is not found at a
-/// creation is the kind.
+/// Why an object was not created. A missing namespace is a refusal in the API server's words; any other 404 of a creation is
+/// about the kind.
 fn not_created<K>(answer: Written<K>, kind: &str, remedy: &str) -> String {
     match answer {
         Written::Gone => format!("this API server does not serve {kind} (404 at creation): {remedy}"),
@@ -415,7 +415,7 @@ fn not_created<K>(answer: Written<K>, kind: &str, remedy: &str) -> String {
     }
 }
 
-/// Why a write was not done.
+/// Why a write failed.
 fn refusal<K>(answer: Written<K>) -> String {
     match answer {
         Written::Done(_) | Written::Gone => String::from("it is gone"),

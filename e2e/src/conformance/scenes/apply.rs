@@ -19,7 +19,7 @@ fn by(sample: Sample, name: &str, manager: &str, force: &str, config: Value) -> 
     )
 }
 
-/// Something small that a manager says about an object.
+/// A small configuration that a manager applies to an object.
 fn opinion(sample: Sample, dice: &mut Dice) -> Value {
     let word = *dice.pick(&["x", "y"]);
     match sample.plural {
@@ -39,7 +39,7 @@ fn opinion(sample: Sample, dice: &mut Dice) -> Value {
         },
         "workloads" => match dice.below(3) {
             0 => json!({"spec": {"queueName": word}}),
-            // Why not the pod sets: what is left of a template that nobody describes is a listed difference.
+            // Why not the pod sets: the rest of a template without a schema is a listed difference.
             1 => json!({"spec": {"queueName": word, "active": true}}),
             _ => json!({"metadata": {"labels": {"team": word}}, "spec": {"active": false}}),
         },
@@ -59,7 +59,7 @@ fn opinion(sample: Sample, dice: &mut Dice) -> Value {
     }
 }
 
-/// One manager that changes its mind.
+/// One manager that applies different configurations.
 pub(super) fn alone(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(SAMPLES);
     let name = sample.name(dice);
@@ -76,7 +76,7 @@ pub(super) fn alone(dice: &mut Dice) -> Vec<Step> {
     ]
 }
 
-/// Two managers that disagree.
+/// Two managers with conflicting configurations.
 pub(super) fn together(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(SAMPLES);
     let name = sample.name(dice);
@@ -133,7 +133,7 @@ pub(super) fn status(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Applies that make no sense.
+/// Invalid applies.
 pub(super) fn wrong(dice: &mut Dice) -> Vec<Step> {
     let name = WIDGET.name(dice);
     let at = WIDGET.at(&name);

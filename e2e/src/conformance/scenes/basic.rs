@@ -9,7 +9,7 @@ fn any(dice: &mut Dice) -> Sample {
     *dice.pick(SAMPLES)
 }
 
-/// A kind whose objects are valid again as they were sent; a job must name the selector that it was given.
+/// A kind whose objects can be sent again unchanged. A Job cannot: it must then have its generated selector.
 fn replaceable(dice: &mut Dice) -> Sample {
     let sample = any(dice);
     if sample == JOB { WIDGET } else { sample }
@@ -402,7 +402,7 @@ fn put_at(mut object: Value, place: &str, value: Value) -> Value {
     object
 }
 
-/// What of a job may change, and when.
+/// Allowed and forbidden changes of a Job.
 pub(super) fn job_change(dice: &mut Dice) -> Vec<Step> {
     let name = JOB.name(dice);
     let at = JOB.at(&name);
@@ -430,7 +430,7 @@ pub(super) fn job_change(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// What the status of a job may become.
+/// Allowed and forbidden statuses of a Job.
 pub(super) fn job_status(dice: &mut Dice) -> Vec<Step> {
     let name = JOB.name(dice);
     let at = format!("{}/status", JOB.at(&name));
@@ -478,7 +478,7 @@ pub(super) fn job_status(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// What of a pod may change, and how it ends.
+/// Allowed and forbidden changes of a pod, and its end.
 pub(super) fn pod_change(dice: &mut Dice) -> Vec<Step> {
     let name = POD.name(dice);
     let at = POD.at(&name);
@@ -524,7 +524,7 @@ pub(super) fn pod_change(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// What does not change.
+/// Changes of immutable fields.
 pub(super) fn immutable(dice: &mut Dice) -> Vec<Step> {
     let sample = any(dice);
     let name = sample.name(dice);
@@ -551,7 +551,7 @@ pub(super) fn immutable(dice: &mut Dice) -> Vec<Step> {
     ]
 }
 
-/// Requests that make no sense.
+/// Invalid requests.
 pub(super) fn errors(dice: &mut Dice) -> Vec<Step> {
     let mut text = Step::post(CONFIG_MAP.list(), "text".into());
     text.content_type = "text/plain";

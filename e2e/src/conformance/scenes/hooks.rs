@@ -11,7 +11,7 @@ fn hooked(sample: Sample, name: &str, word: &str, dice: &mut Dice) -> Value {
     object
 }
 
-/// Creation, change and deletion of what a webhook looks at.
+/// Creation, change and deletion of objects that a webhook reviews.
 pub(super) fn admission(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, GADGET, GADGET_OLD]);
     let name = sample.name(dice);
@@ -50,7 +50,7 @@ pub(super) fn admission(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// A webhook that only looks at some objects.
+/// A webhook that reviews only some objects.
 pub(super) fn conditions(dice: &mut Dice) -> Vec<Step> {
     let name = CONFIG_MAP.name(dice);
     let at = CONFIG_MAP.at(&name);

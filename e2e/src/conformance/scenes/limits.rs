@@ -1,4 +1,4 @@
-//! How old and how long an answer may be: list modes, forgotten versions, bookmarks; reviews; and what ends.
+//! List modes, compacted versions, bookmarks, reviews, owners, grace periods and discovery.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::conformance::trace::{Dice, MERGE, Step};
 use crate::conformance::values::{CONFIG_MAP, JOB, POD, Sample, WIDGET};
 
-/// A version that was forgotten before the first trace.
+/// A version that was compacted before the first trace.
 const FORGOTTEN: u64 = 2;
 
 fn pair(sample: Sample, dice: &mut Dice) -> (Vec<Step>, String, String) {
@@ -21,7 +21,7 @@ fn pair(sample: Sample, dice: &mut Dice) -> (Vec<Step>, String, String) {
     (steps, version(&names[0]), version(&names[1]))
 }
 
-/// Every way to say how old a list may be.
+/// Every combination of `resourceVersion` and `resourceVersionMatch` of a list.
 pub(super) fn consistency(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, JOB]);
     let list = sample.list();
@@ -47,7 +47,7 @@ pub(super) fn consistency(dice: &mut Dice) -> Vec<Step> {
         let at = dice.below(asked.len());
         asked.remove(at);
     }
-    // Why first: the caches of a real server have caught up then.
+    // Why first: after this consistent list the caches of a real server have caught up.
     steps.push(Step::get(format!(
         "{list}?resourceVersion={second}&resourceVersionMatch=NotOlderThan"
     )));
@@ -63,7 +63,7 @@ pub(super) fn consistency(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Lists, pages and watches of a version that was forgotten.
+/// Lists, pages and watches of a compacted version.
 pub(super) fn forgotten(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET]);
     let list = sample.list();
@@ -72,7 +72,7 @@ pub(super) fn forgotten(dice: &mut Dice) -> Vec<Step> {
         .encode(json!({"v": "meta.k8s.io/v1", "rv": FORGOTTEN, "start": "a\u{0}"}).to_string());
     steps.extend([
         Step::get(format!("{list}?limit=1&continue={token}")),
-        // The refusal carried a token for the rest as it is now.
+        // The refusal carried a token for the rest in the present state.
         Step::get(format!("{list}?limit=1&continue=$continue")),
         Step::get(format!("{list}?limit=1&continue=$continue")),
         Step::get(format!(
@@ -81,7 +81,7 @@ pub(super) fn forgotten(dice: &mut Dice) -> Vec<Step> {
         Step::get(format!("{list}?resourceVersion={FORGOTTEN}&limit=1")),
         Step::get(format!("{list}?resourceVersion={FORGOTTEN}&continue={token}")),
     ]);
-    // Why not of a built-in kind: a real server remembers its changes from the start.
+    // Why not of a built-in kind: a real server keeps its changes from the start.
     if sample == WIDGET {
         steps.push(Step::watch(
             format!("{list}?watch=true&resourceVersion={FORGOTTEN}&timeoutSeconds=5"),
@@ -91,7 +91,7 @@ pub(super) fn forgotten(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Watches that are told how far they are at the beginning. Why not later: when a real server says so depends on its load.
+/// Watches with a bookmark at the beginning. Why not later ones: their time depends on a real server's load.
 pub(super) fn bookmarks(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, POD]);
     let list = sample.list();
@@ -117,7 +117,7 @@ pub(super) fn bookmarks(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Questions about oneself and others, right and wrong.
+/// Reviews about the own user and others, valid and invalid.
 pub(super) fn reviews(dice: &mut Dice) -> Vec<Step> {
     let ask = |kind: &str, spec: Value| {
         let group = if kind == "SelfSubjectReview" || kind == "TokenReview" {
@@ -197,7 +197,7 @@ pub(super) fn reviews(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Owners, right and wrong.
+/// Owner references, valid and invalid.
 pub(super) fn owners(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, POD]);
     let (stem, boss) = (sample.name(dice), CONFIG_MAP.name(dice));
@@ -254,7 +254,7 @@ pub(super) fn owners(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// A pod that is given time to end, once or more than once.
+/// A pod that is deleted with a grace period, once or more than once.
 pub(super) fn grace(dice: &mut Dice) -> Vec<Step> {
     let name = POD.name(dice);
     let at = POD.at(&name);
@@ -270,8 +270,8 @@ pub(super) fn grace(dice: &mut Dice) -> Vec<Step> {
     let mut steps = vec![
         Step::post(POD.list(), object),
         Step::post(format!("{at}/binding"), binding),
-        // Why: a real server deletes from its watch cache first, and asks etcd only when that was out of date. A pod without a node
-        // gets no time to end, and that answer stands for the second attempt too. A list waits until the cache has caught up.
+        // Why: a real server first deletes what its watch cache shows, and reads etcd only if that was out of date. A pod without
+        // a node has no grace period, and that result also stands for the second attempt. This list waits for the cache.
         Step::get(POD.list()),
     ];
     for _ in 0..3 {
@@ -303,7 +303,7 @@ pub(super) fn grace(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// What there is.
+/// Steps that ask for the lists of groups and kinds.
 pub(super) fn discovery(dice: &mut Dice) -> Vec<Step> {
     let group = "/apis/conformance.roadstead.dev";
     let mut steps = vec![

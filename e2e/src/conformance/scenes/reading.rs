@@ -37,7 +37,7 @@ pub(super) fn lists(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Pages, while things change.
+/// Pages, while objects change.
 pub(super) fn pages(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, JOB]);
     let mut steps = some(sample, 4, dice);
@@ -104,7 +104,7 @@ pub(super) fn watches(dice: &mut Dice) -> Vec<Step> {
     ]
 }
 
-/// Selectors, right and wrong.
+/// Selectors, valid and invalid.
 pub(super) fn selectors(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(SAMPLES);
     let mut steps = if sample.namespaced {
@@ -152,7 +152,7 @@ pub(super) fn selectors(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Objects as rows.
+/// Objects as table rows.
 pub(super) fn tables(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, POD, JOB, WIDGET]);
     let mut steps = some(sample, 2, dice);
@@ -165,7 +165,7 @@ pub(super) fn tables(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Roles, bindings and what follows from them.
+/// Roles, bindings and their effect.
 pub(super) fn access(dice: &mut Dice) -> Vec<Step> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}";
     let user = format!("user-{}", dice.stem);

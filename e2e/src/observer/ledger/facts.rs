@@ -1,4 +1,4 @@
-//! What single objects say.
+//! Facts from single objects.
 
 use std::fmt;
 
@@ -26,13 +26,13 @@ impl fmt::Display for Run {
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well.
+    /// It succeeded.
     Succeeded,
-    /// Badly.
+    /// It failed.
     Failed,
 }
 
-/// How a job ended, if it has, in the words of its kind.
+/// The outcome of a job of any kind, if it has ended.
 pub(in crate::observer) fn job_outcome(job: &DynamicObject) -> Option<Outcome> {
     let status = &job.data["status"];
     let says = |words: &[&str]| {
@@ -51,13 +51,13 @@ pub(in crate::observer) fn job_outcome(job: &DynamicObject) -> Option<Outcome> {
     }
 }
 
-/// Whether a job is held, wherever its kind says so.
+/// Whether a job is suspended, by the field of its kind.
 pub(in crate::observer) fn is_suspended(job: &DynamicObject) -> bool {
     let spec = &job.data["spec"];
     spec["suspend"] == true || spec["runPolicy"]["suspend"] == true
 }
 
-/// Whose run a worker's job is; `None` for jobs that no manager put there.
+/// The run of a worker's job; `None` for jobs that no manager created.
 pub(in crate::observer) fn run_of(job: &DynamicObject) -> Option<Run> {
     job.labels().get(labels::MULTIKUEUE_ORIGIN)?;
     let name = job
@@ -70,24 +70,24 @@ pub(in crate::observer) fn run_of(job: &DynamicObject) -> Option<Run> {
     })
 }
 
-/// Whether a job of the manager waits in a queue of ours.
+/// Whether a job of the manager names a queue.
 pub(super) fn is_queued(job: &DynamicObject) -> bool {
     job.labels().contains_key(labels::QUEUE_NAME)
 }
 
-/// The kind of a job, where it says it: objects in a list of a built-in kind do not.
+/// The kind of a job, if known: objects in a list of a built-in kind have none.
 pub(super) fn kind_of(job: &DynamicObject) -> &str {
     job.types.as_ref().map_or("job", |types| types.kind.as_str())
 }
 
-/// UID of what controls an object.
+/// UID of the controller of an object.
 pub(in crate::observer) fn controller(object: &impl ResourceExt) -> Option<String> {
     let mut owners = object.owner_references().iter();
     let owner = owners.find(|owner| owner.controller == Some(true))?;
     Some(owner.uid.clone())
 }
 
-/// Whether the pod has not ended. One that is being deleted lives until it is gone.
+/// Whether the pod has not ended. A pod that is being deleted lives until it is gone.
 pub(in crate::observer) fn pod_lives(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     !matches!(phase, Some("Succeeded" | "Failed"))

@@ -1,4 +1,4 @@
-//! Webhooks that both servers call: what they are asked is written into the objects, so that it is compared too.
+//! Webhooks that both servers call. They write their requests into the objects, so the requests are compared too.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Hooks {
         json!({"url": format!("{}{path}", self.base), "caBundle": self.authority})
     }
 
-    /// What is created on both servers, with where it is created.
+    /// Objects to create on both servers, with their paths.
     pub(super) fn objects(&self) -> Vec<(&'static str, Value)> {
         let hook = |word: &str, client: Value, more: Value| {
             let mut hook = json!({
@@ -85,7 +85,7 @@ impl Hooks {
             }
             hook
         };
-        // Why port 1: nobody listens there.
+        // Why port 1: no process listens there.
         let nobody = json!({"url": "https://127.0.0.1:1/", "caBundle": self.authority});
         let condition = json!({"matchConditions": [
             {"name": "asks", "expression": "request.operation == 'DELETE' || (has(object.data) && object.data.ask == 'yes')"},
@@ -158,7 +158,7 @@ fn warn(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     response
 }
 
-/// Writes into the object what was asked, without what no two servers share.
+/// Writes the request into the object, without the values that differ between servers.
 fn mutate(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     let Some(object) = &request.object else {
         return allowed(request);

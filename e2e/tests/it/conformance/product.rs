@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{definitions, send};
 use crate::shared::{client_of, eventually};
 
-/// For everything after the programs are there.
+/// Limit of the test after the programs were built.
 const DEADLINE: Duration = Duration::from_mins(2);
 const QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
 const OLD_QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta1/clusterqueues";
@@ -37,7 +37,7 @@ fn queue(version: &str, name: &str, lending: &str) -> Value {
     })
 }
 
-/// How a worker is told where its webhooks are reached.
+/// How a worker's configuration names the address of its webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Url,
@@ -98,7 +98,7 @@ async fn check(programs: &Programs, reach: Reach) {
         .spawn()
         .unwrap();
 
-    // What the schema allows and only the webhook refuses.
+    // The schema allows this, and only the webhook refuses it.
     let refused = timeout(
         DEADLINE,
         eventually(async || {

@@ -1,4 +1,4 @@
-//! What both sides are given: a small world of queues, and moves in it. All of it comes from a seed.
+//! The input of both sides: a small world of queues, and moves in it. All of it comes from a seed.
 
 use std::fmt;
 
@@ -48,17 +48,17 @@ pub(super) enum Move {
     Change { queue: String, spec: Value },
 }
 
-/// Which job is meant.
+/// The job that a move concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Chosen {
-    /// The one with this number among those that come into question.
+    /// The job with this number among the possible ones.
     Number(usize),
     /// This one.
     Job(String),
 }
 
 impl Move {
-    /// With the job that is meant as things stand; nothing if there is none.
+    /// The move with its job resolved; `None` if there is none.
     pub(super) fn settled(&self, seen: &View) -> Option<Self> {
         let pick = |chosen: &Chosen, suffix: &str, value: &str| {
             let Chosen::Number(number) = chosen else {
@@ -112,7 +112,7 @@ impl Maker {
         of[at]
     }
 
-    /// Whether a thing that happens in so many of a hundred cases happens.
+    /// True in `cases` of a hundred cases.
     fn in_hundred(&mut self, cases: usize) -> bool {
         self.below(100) < cases
     }

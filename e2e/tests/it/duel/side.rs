@@ -1,6 +1,7 @@
-//! One of the two sides: makes moves there, and says what it shows.
+//! One of the two sides: it makes moves and reads the resulting state.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -12,11 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json, to_value};
 
 use super::moves::{Chosen, Move, PRIORITIES, Sequence};
+use super::page::Page;
 use crate::shared::{chain, eventually, owned};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// What is shown, by what shows it.
+/// The visible state, by object.
 pub(super) type View = BTreeMap<String, String>;
 
 /// The classes that all sequences share.
@@ -30,16 +32,25 @@ pub(super) async fn prepare(client: &Client) {
     }
 }
 
+/// One side.
+#[derive(Clone)]
+pub(super) struct Seat {
+    pub(super) client: Client,
+    pub(super) page: Arc<Page>,
+}
+
 /// One side, as far as one sequence sees it.
 pub(super) struct Side {
     client: Client,
+    page: Arc<Page>,
     name: String,
 }
 
 impl Side {
-    pub(super) fn new(client: &Client, name: &str) -> Self {
+    pub(super) fn new(seat: &Seat, name: &str) -> Self {
         Self {
-            client: client.clone(),
+            client: seat.client.clone(),
+            page: seat.page.clone(),
             name: name.to_owned(),
         }
     }
@@ -147,7 +158,7 @@ impl Side {
         .await;
     }
 
-    /// All pods of a running Job succeed.
+    /// All pods of a running Job become ready, and then succeed.
     async fn finish(&self, job: &str) {
         let pods: Api<Pod> = self.namespaced();
         let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
@@ -158,22 +169,26 @@ impl Side {
             (i32::try_from(found.len()).ok() == wanted).then_some(found)
         })
         .await;
-        for pod in found {
-            let patch = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-            pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch)
-                .await
-                .unwrap();
+        // Why ready first: else it is chance whether that is seen before the end.
+        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        for (status, until) in [(ready, "PodsReady"), (json!({"phase": "Succeeded"}), "Finished")] {
+            let patch = Patch::Merge(json!({ "status": status }));
+            for pod in &found {
+                pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+                    .await
+                    .unwrap();
+            }
+            let workloads: Api<Workload> = self.namespaced();
+            eventually(|| async {
+                let all = workloads.list(&ListParams::default()).await.ok()?;
+                let of_job = all.items.into_iter().find(|w| owner(w) == Some(job));
+                of_job.is_none_or(|w| w.is_true(until)).then_some(())
+            })
+            .await;
         }
-        let workloads: Api<Workload> = self.namespaced();
-        eventually(|| async {
-            let all = workloads.list(&ListParams::default()).await.ok()?;
-            let of_job = all.items.into_iter().find(|w| owner(w) == Some(job));
-            of_job.is_none_or(|w| w.is_true("Finished")).then_some(())
-        })
-        .await;
     }
 
-    /// What stands in the statuses of everything of this sequence.
+    /// Reads the statuses of all objects of this sequence.
     pub(super) async fn look(&self) -> View {
         let mut view = View::new();
         let all = ListParams::default();
@@ -210,6 +225,9 @@ impl Side {
                 self.show_queue(&mut view, &format!("queue {name}"), &to_value(&queue).unwrap());
             }
         }
+        self.page
+            .show(&mut view, &self.name, |text| self.nameless(text))
+            .await;
         view
     }
 
@@ -243,7 +261,7 @@ impl Side {
         let status = &queue["status"];
         self.show_conditions(view, name, status);
         for field in ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"] {
-            // Why zero: what is zero may be left out.
+            // Why zero: a zero may be left out.
             let count = status[field].as_i64().unwrap_or_default();
             view.insert(format!("{name} {field}"), count.to_string());
         }
@@ -254,7 +272,7 @@ impl Side {
         }
     }
 
-    /// Without what differs from one run to the next: UIDs and the endings of names.
+    /// The text without values that differ from run to run: UIDs and the endings of names.
     fn nameless(&self, text: &str) -> String {
         let mut words = Vec::new();
         for word in text.split(' ') {
@@ -305,7 +323,7 @@ impl Side {
         K: Resource<Scope = k8s_openapi::ClusterResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
         K::DynamicType: Default,
     {
-        // Why no failure: what is left disturbs no other sequence.
+        // Why ignored: leftovers disturb no other sequence.
         let _ = Api::<K>::all(self.client.clone())
             .delete(&self.own(name), &DeleteParams::default())
             .await;

@@ -11,7 +11,7 @@ use super::fixture::{EAST, MANAGER, WEST, alone, condition};
 use super::kubeconfigs::{active, says};
 use crate::shared::chain;
 
-/// What is wide fits only into east.
+/// A wide job fits only into east.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
 const ACCOUNT: (&str, &str) = (SYSTEM_NAMESPACE, "roadstead-multikueue");
 

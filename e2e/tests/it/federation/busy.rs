@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::fixture::{EAST, MANAGER, WEST, alone};
 use crate::shared::eventually;
 
-/// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
+/// East has the most room, so every job is sent there as long as it is healthy. A wide job fits only there.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "64"), (EAST, "48"), (WEST, "2")];
 const WIDE: usize = 8;
 /// For how long east wants to be left alone each time.

@@ -1,10 +1,10 @@
-//! A manager that dies at each of its API calls in turn, before it arrives or after it was carried out, and is started again.
+//! A manager that dies at each of its API calls in turn, before the call arrives or after it was carried out, and is started again.
 //!
-//! Its calls are counted on cables, also on the one to its own API server, and it is killed by whoever counts. What dies with it
-//! is what it knew; what it has stored stays.
+//! A fuse in its links counts its calls, also those to its own API server, and kills it. The manager then loses its memory and
+//! keeps what it has stored.
 //!
-//! Why by kind (`PATCH jobs/status`) in the life of a job: calls of different kinds do not come in the same order each time, so
-//! the fifth of all would be one kind now and another one then, and a third never.
+//! Why calls are counted by kind (`PATCH jobs/status`): calls of different kinds do not come in the same order each time, so
+//! the fifth call would be of one kind in one run and of another in the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -21,12 +21,12 @@ use super::unsure::active;
 use crate::nightly::or_nightly;
 use crate::shared::eventually;
 
-/// More calls than any start needs: whoever counts as far turns in circles.
+/// More calls than any start needs: a manager that makes so many is in an endless loop.
 const CALLS_MAX: u32 = 400;
-/// How often it is looked whether the manager has died, and after how many looks each time whether all is over.
+/// How often the test checks whether the manager has died.
 const LOOK: Duration = Duration::from_millis(20);
 const ASK_EVERY: u32 = 15;
-/// A manager that has only renewed leases so many times in a row has done all that a start asks for.
+/// After so many calls in a row that only renew leases, the manager's start is complete.
 const IDLE: u32 = or_nightly(2, 5);
 /// Some of what every job takes.
 const CALLS_FOR_A_JOB: [&str; 6] = [
@@ -41,21 +41,21 @@ const CALLS_FOR_A_JOB: [&str; 6] = [
 const START_STEP: usize = or_nightly(8, 1);
 /// Jobs whose calls are counted.
 const JOBS: u32 = 4;
-/// No more changes than so many are made to a job and its two Workloads, here and there, from their creation to their end.
+/// Most changes to a job and its two Workloads, on both sides, from their creation to their end.
 const PATCHES_MAX: u32 = 14;
-/// What the manager reads now and then, whatever runs.
+/// Reads that the manager repeats whatever runs.
 const LOOKED_AT_REGULARLY: [&str; 2] = ["configmaps", "/version"];
 /// Longer than a test.
 const LONG_SECS: u32 = 600;
 
-/// The cables on which the manager's calls are counted.
+/// The links on which the manager's calls are counted.
 struct Cables {
     room: Room,
     own: Arc<Link>,
 }
 
 impl Cables {
-    /// Starts the manager again with cables to all its API servers.
+    /// Starts the manager again with links to all its API servers.
     async fn lay(room: Room) -> Self {
         let stage = &room.shared.stage;
         let cables = Self {
@@ -74,7 +74,7 @@ impl Cables {
         }
     }
 
-    /// The manager dies on that side of its `call`-th call from now on, of those that count.
+    /// Kills the manager before or after its `call`-th call from now on, of those that count.
     fn kill_at(
         &self,
         call: u32,
@@ -93,15 +93,15 @@ impl Cables {
     }
 }
 
-/// Waits until the manager has died, or something is so.
+/// Waits until the manager has died, or `over` is true.
 async fn dies_before<F: Future<Output = bool>>(fuse: &Fuse, over: impl Fn() -> F) -> bool {
     for look in 0_u32.. {
         if fuse.burnt_by().is_some() {
             return true;
         }
-        // Why seldom: that is asked of API servers which others share.
+        // Why rarely: other tests share these API servers.
         if look % ASK_EVERY == 0 && over().await {
-            // Why: it may burn until then.
+            // Why: the fuse might burn later.
             fuse.put_out();
             break;
         }
@@ -110,8 +110,8 @@ async fn dies_before<F: Future<Output = bool>>(fuse: &Fuse, over: impl Fn() -> F
     fuse.burnt_by().is_some()
 }
 
-/// One job that is submitted to a manager which dies at one of its calls: it ends once, and nothing of it stays in the workers.
-/// Tells whether it came to that call.
+/// Submits one job to a manager that dies at one of its calls. The job ends once, and nothing of it stays in the workers.
+/// Returns whether the manager made that call.
 async fn one_job(cables: &Cables, name: &str, fuse: &Fuse) -> bool {
     let room = cables.room;
     let is_over = || async {
@@ -131,7 +131,7 @@ async fn one_job(cables: &Cables, name: &str, fuse: &Fuse) -> bool {
     fuse.burnt_by().is_some()
 }
 
-/// How many calls of each kind a manager that lives makes for a job.
+/// How many calls of each kind a manager makes for a job without a kill.
 async fn calls_for_a_job(cables: &Cables) -> Calls {
     let stage = &cables.room.shared.stage;
     let calls = counted(&[&cables.own, stage.link(EAST).unwrap(), stage.link(WEST).unwrap()]);
@@ -140,8 +140,8 @@ async fn calls_for_a_job(cables: &Cables) -> Calls {
     calls.clone()
 }
 
-/// At which calls of a kind for a job the manager dies, and on which side: at each on both in a nightly run, else at the first of
-/// those that every job takes, on either side in turn.
+/// The calls of a kind at which the manager dies, and the side: each call on both sides in a nightly run, else the first call
+/// of the kinds that every job needs, on alternating sides.
 fn deaths(index: usize, kind: &str, count: u32) -> Vec<(u32, Side)> {
     let sides = [Side::Before, Side::After];
     if cfg!(feature = "nightly") {
@@ -156,7 +156,7 @@ fn deaths(index: usize, kind: &str, count: u32) -> Vec<(u32, Side)> {
         .collect()
 }
 
-/// Whether this is one of the calls that come again and again for as long as the manager lives.
+/// Whether a call is repeated as long as the manager lives.
 fn renews(call: &str) -> bool {
     call.contains("/leases/")
 }
@@ -175,10 +175,10 @@ fn kind_of(call: &str) -> String {
     }
 }
 
-/// How many calls of each kind, but for those that come again and again.
+/// The number of calls of each kind, without the repeated ones.
 type Calls = BTreeMap<String, u32>;
 
-/// All calls that come through these cables from now on.
+/// Counts all calls through these links from now on.
 fn counted(cables: &[&Link]) -> Arc<Mutex<Calls>> {
     let counted: Arc<Mutex<Calls>> = Arc::default();
     let counts = counted.clone();
@@ -199,13 +199,13 @@ fn counted(cables: &[&Link]) -> Arc<Mutex<Calls>> {
     counted
 }
 
-/// Those of them that only look: kind of object and how often, by what they ask for.
+/// The reads among them with this verb: kind of object and count.
 fn looks(calls: &Calls, verb: &str) -> Vec<(String, u32)> {
     let of_verb = |(call, count): (&String, &u32)| Some((call.strip_prefix(verb)?.to_owned(), *count));
     calls.iter().filter_map(of_verb).collect()
 }
 
-/// Decisions are made from what watches have told, and watches go on where they were cut off.
+/// The manager decides from its watches, and watches continue where they were cut off.
 ///
 /// Spec: multikueue 13.A2, 13.A3; safety I3
 #[test]
@@ -282,7 +282,7 @@ fn a_manager_that_dies_before_or_after_any_call_for_a_job_runs_it_once() {
                 let fuse = cables.kill_at(call, side, move |call| !renews(call) && kind_of(call) == of_kind);
                 let died = one_job(&cables, &name, &fuse).await;
                 *died_at.entry(kind.as_str()).or_insert(0) += u32::from(died);
-                // Of what comes later there may be more in one life and less in another.
+                // Later calls of a kind may be more in one run and fewer in another.
                 let comes_always = call == 1 && CALLS_FOR_A_JOB.contains(&kind.as_str());
                 assert!(died || !comes_always, "it never died at {kind}, {side:?}");
             }
@@ -306,7 +306,7 @@ fn a_manager_that_dies_at_any_call_of_its_start_moves_no_job_and_forgets_none() 
         let stage = &room.shared.stage;
         let (mut died_at, mut idle) = (BTreeSet::new(), 0);
         for (turn, call) in (1..CALLS_MAX).step_by(START_STEP).enumerate() {
-            // Why in turn: what only looks leaves the same behind on either side.
+            // Why in turn: a read leaves the same state on either side.
             let side = if turn % 2 == 0 { Side::After } else { Side::Before };
             stage.kill(MANAGER).unwrap();
             let fuse = cables.kill_at(call, side, |_| true);
@@ -319,7 +319,7 @@ fn a_manager_that_dies_at_any_call_of_its_start_moves_no_job_and_forgets_none() 
             }
             died_at.insert(at);
         }
-        // Why once more: an ordinary run plays only some calls, and none of them may be a write.
+        // Why once more: an ordinary run plays only some calls, which may all be reads.
         stage.kill(MANAGER).unwrap();
         let fuse = cables.kill_at(1, Side::After, |call| call.starts_with("PATCH"));
         stage.replace(MANAGER).unwrap();

@@ -1,4 +1,4 @@
-//! Whom the dispatcher by capacity asks, which is the one when nobody has chosen another and all workers are ours.
+//! The workers that the capacity dispatcher asks. It is the default if all workers are Roadstead.
 
 use kube::ResourceExt as _;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
@@ -33,7 +33,7 @@ pub(super) async fn fill_with(room: Room, worker: &str, (cpu, seconds): (&str, u
     .await;
 }
 
-/// After a first job the manager knows whose workers they are.
+/// Runs a first job, after which the manager knows that the workers are Roadstead.
 async fn get_acquainted(room: Room) {
     room.submit(room.job("first", "1", 1)).await;
     room.job_is(MANAGER, "first", "Complete").await;
@@ -120,7 +120,7 @@ fn a_worker_without_the_queue_is_not_asked_and_named_when_it_is_the_last() {
     });
 }
 
-/// What holds back the quota of a Workload on the manager: reason and message of condition `QuotaReserved`.
+/// Why a Workload has no quota on the manager: reason and message of condition `QuotaReserved`.
 fn held_back(workload: &Workload) -> Option<(&str, &str)> {
     let said = workload
         .condition("QuotaReserved")

@@ -272,7 +272,7 @@ fn a_booking_that_ends_too_early_is_made_again_and_one_that_ends_while_the_job_r
         let kept = copy(room, EAST, "booked").await.unwrap();
         assert_eq!(kept.uid(), sent.uid(), "it is between east and its autoscaler");
 
-        // An answer that is taken back before anybody has followed it.
+        // An answer that is taken back before the worker has acted on it.
         let waits = [here[0], (PROVISIONED, "False", "not yet")];
         answer(room, EAST, &second, &waits).await;
         check_says(room, EAST, "booked", CheckState::Pending, "not yet").await;

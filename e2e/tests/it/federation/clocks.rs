@@ -1,7 +1,7 @@
-//! Clocks of machines that are an hour off, or jump: nothing of what our processes do is early, late or done twice for that.
+//! Clocks of machines that are an hour off, or jump: our processes do nothing early, late or twice because of that.
 //!
-//! The API servers have the right time, as always here. That a process has a wrong one shows in the Lease by which it leads, whose
-//! times are for people and come from its machine.
+//! The API servers have the right time, as always here. A process's wrong time shows in its leader Lease, whose times are
+//! for users and come from its machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -108,7 +108,7 @@ async fn credentials(room: Room) -> BTreeMap<String, Secret> {
     [EAST, WEST].map(of).into()
 }
 
-/// None was renewed in the first half of its life: who believes that one is due when it is not renews it again and again.
+/// No credential was renewed in the first half of its life. A manager with a wrong time would renew it again and again.
 async fn none_was_due(room: Room, before: &BTreeMap<String, Secret>) {
     let time = |secret: &Secret, key: &str| -> Timestamp { secret.annotations()[key].parse().unwrap() };
     for (worker, now) in credentials(room).await {
@@ -122,7 +122,7 @@ async fn none_was_due(room: Room, before: &BTreeMap<String, Secret>) {
     }
 }
 
-/// Its conditions are dated by the right clock, whoever wrote them.
+/// Its conditions have times of the right clock, whichever process wrote them.
 fn is_dated_right(workload: &Workload, begun: Timestamp) {
     for each in &workload.status.as_ref().unwrap().conditions {
         let since = each.last_transition_time.0;
@@ -136,7 +136,7 @@ fn limited(mut job: Value, seconds: u32) -> Value {
     job
 }
 
-/// Waits until a job was stopped because its time is up; gives for how long it ran as far as was seen.
+/// Waits until a job was stopped because its time is up. Returns for how long it ran as far as was seen.
 async fn time_is_up(room: Room, job: &str) -> Duration {
     room.workload_where(job, |workload| {
         let evicted = condition(workload, "Evicted").filter(|(status, ..)| status == "True");
@@ -179,7 +179,7 @@ impl Calm {
         }
     }
 
-    /// Those two and these jobs were sent once each, and nobody has thought a worker lost or a credential due.
+    /// Those two and these jobs were sent once each, and the manager considered no worker lost and no credential due.
     async fn was_kept(self, room: Room, jobs: &[&str]) {
         room.is_swept().await;
         let mut sent = Vec::new();
@@ -247,7 +247,7 @@ fn with_clocks_an_hour_off_the_worker_whose_nodes_have_room_gets_the_job() {
         let resources = &mut job["spec"]["template"]["spec"]["containers"][0]["resources"];
         *resources = json!({"requests": {"cpu": "1", GPU: "1"}, "limits": {GPU: "1"}});
         room.submit(job).await;
-        // East is asked first and has the quota, but no GPU in any node.
+        // East is asked first and has the quota, but none of its nodes has a GPU.
         assert_eq!(room.started("needs-gpu").await, WEST);
         room.ran_once("needs-gpu").await;
         is_dated_right(&room.workload("needs-gpu").await.unwrap(), begun);
@@ -294,7 +294,7 @@ fn clocks_that_jump_while_jobs_run_change_nothing() {
     });
 }
 
-/// A job whose worker is cut off since then stops there before it starts elsewhere; gives how long each took.
+/// A job whose worker is cut off since then stops there before it starts elsewhere. Returns how long each took.
 async fn stops_and_moves(room: Room, first: &str, cut: Instant) -> (Duration, Duration) {
     let second = if first == EAST { WEST } else { EAST };
     stops(room, "moves", first, second).await;

@@ -1,4 +1,4 @@
-//! Whom the incremental dispatcher asks, and an external one, on the spare cluster as a manager of its own.
+//! The workers that the incremental dispatcher and an external one ask, with the spare cluster as a manager of its own.
 
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -14,7 +14,7 @@ use super::watched::Watched;
 
 /// Each of the workers can hold one job of 4 CPU.
 const NARROW: &[(&str, &str)] = &[(SPARE, "16"), (EAST, "4"), (WEST, "4")];
-/// A dispatcher that this project knows nothing of.
+/// A dispatcher that this project does not know.
 const ELSEWHERE: &str = "example.com/mine";
 
 /// The second manager's copies in east.
@@ -87,7 +87,7 @@ fn the_incremental_dispatcher_asks_in_the_order_of_the_config_and_goes_on_when_o
     });
 }
 
-/// As somebody else's controller does it.
+/// Nominates clusters as an external dispatcher does.
 async fn nominate(room: Room, job: &str, clusters: &[&str]) {
     let name = room.workload(job).await.unwrap().name_any();
     let patch: Value = json!({"status": {"nominatedClusterNames": clusters}});

@@ -1,4 +1,4 @@
-//! `roadstead explain` says for every job one reason and one next step.
+//! `roadstead explain` shows one reason and one next step for every job.
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -93,7 +93,7 @@ fn a_job_that_no_worker_takes_is_explained_by_what_each_of_them_said() {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        // One event, whatever the workers said since; and no copy carries the record.
+        // One event, whatever the workers answered since. No copy has the record.
         let told = eventually(|| async {
             let told = events(room, "WaitingForWorkers").await;
             (!told.is_empty()).then_some(told)
@@ -174,7 +174,7 @@ fn what_stands_behind_a_strict_head_is_told_who_is_first_and_its_own_place() {
         for name in waiting {
             room.submit(room.job(name, "1", 1)).await;
         }
-        // Why not which: Workloads made in the same second are ordered by UID.
+        // Why not the name: Workloads created in the same second are ordered by UID.
         let behind = eventually(|| async {
             let mut behind = Vec::new();
             for name in waiting {

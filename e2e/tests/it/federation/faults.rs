@@ -24,7 +24,7 @@ const COLLECTED: Duration = Duration::from_secs(7);
 /// Jobs of a calm phase.
 const CALM: usize = 9;
 
-/// One job after the other; gives how long each took from its creation to its start, and where that was.
+/// One job after the other. Returns how long each took from its creation to its start, and where that was.
 async fn place(room: Room, prefix: &str, count: usize, pause: Duration) -> Vec<(Duration, String)> {
     let mut made = Vec::new();
     for index in 0..count {
@@ -132,9 +132,9 @@ fn a_worker_whose_api_server_is_stopped_holds_up_nobody() {
     });
 }
 
-/// Later than the watch tells of what was done, and of its end: what comes so late must not bring back what is gone.
+/// The answers come later than the watch events of the write and of the deletion. They must not bring a deleted object back.
 ///
-/// Spec: safety I4, F10; found by seed 24087
+/// Spec: safety I4, F10
 #[test]
 fn late_answers_make_no_second_run_and_leave_nothing_behind() {
     alone("late-answers", EAST_ONLY, |room| async move {

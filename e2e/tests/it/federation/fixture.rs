@@ -1,4 +1,4 @@
-//! The federations that the tests share, and a room of one's own in one of them.
+//! The federations that the tests share, and a test's own room in one of them.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
@@ -31,50 +31,50 @@ use crate::shared::{chain, eventually};
 pub(super) const MANAGER: &str = "manager";
 pub(super) const EAST: &str = "east";
 pub(super) const WEST: &str = "west";
-/// A cluster that is not registered: for what must not disturb the others.
+/// A cluster that is not registered, for tests that must not disturb the others.
 pub(super) const SPARE: &str = "spare";
 pub(super) const GPU: &str = "nvidia.com/gpu";
 
-/// For a test beside others.
+/// Limit of a test beside others.
 const DEADLINE: Duration = Duration::from_mins(3);
-/// For a test that has the federation for itself.
+/// Limit of a test that has the federation for itself.
 const DEADLINE_ALONE: Duration = Duration::from_mins(6);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
-/// How often an API server that has no time for a question is asked, and how long it has until the next time.
+/// How often a read is sent to an API server that is too busy.
 const ASKED_MAX: u32 = 20;
 const ASKED_PAUSE: Duration = Duration::from_millis(500);
 
-/// For telling what is there when a test has failed.
+/// Limit of the output about a failed test.
 const TELL: Duration = Duration::from_secs(20);
 
-/// So that a lease lasts ten seconds. Only queues that ask for it give up a lost worker.
+/// With this timeout a lease lasts ten seconds. Only queues with such a policy give up a lost worker.
 const WORKER_LOST_TIMEOUT: &str = "15s";
 
-/// By which Kubernetes keeps a pod until its Job has counted it.
+/// The finalizer by which Kubernetes keeps a pod until its Job has counted it.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const ENDING: &str = "test.roadstead.dev/ending";
-/// By which pods are refused.
+/// Name of the quota that refuses pods.
 const NO_PODS: &str = "no-pods";
 
-/// Plenty for small jobs everywhere.
+/// Enough for small jobs everywhere.
 pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "8")];
 /// East has the most room, so that everything is sent there as long as it is well.
 pub(super) const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
-/// Longer than a test: such a job ends when it is told to.
+/// Longer than a test: such a job ends only when it is stopped.
 pub(super) const LONG_SECS: u32 = 600;
 
-// Why one for all: what the federation does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the federation must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// Why several: whoever has one for itself mostly waits, for timeouts and for servers that start, and all others would wait with it.
-/// Each is started when it is first needed.
+/// Why several: a test that has a federation for itself mostly waits for timeouts and starting servers, and all other tests
+/// would wait for it. Each federation is started when it is first needed.
 static GROUNDS: [Ground; 3] = [const { Ground::new() }; 3];
 
-/// One federation, and who may do what in it.
+/// One federation and its lock.
 struct Ground {
     shared: OnceCell<Shared>,
-    /// Held for writing by who disturbs.
+    /// Held for writing by a test that disturbs the federation.
     peace: RwLock<()>,
 }
 
@@ -86,7 +86,7 @@ impl Ground {
         }
     }
 
-    /// One in which nobody disturbs, as long as the guard lives.
+    /// A federation that no test disturbs as long as the guard lives.
     async fn peaceful() -> (&'static Self, RwLockReadGuard<'static, ()>) {
         let free = |ground: &'static Self| Some((ground, ground.peace.try_read().ok()?));
         match GROUNDS.iter().find_map(free) {
@@ -95,7 +95,7 @@ impl Ground {
         }
     }
 
-    /// One in which nobody else is, as long as the guard lives.
+    /// A federation without other tests as long as the guard lives.
     async fn empty() -> (&'static Self, RwLockWriteGuard<'static, ()>) {
         let free = |ground: &'static Self| Some((ground, ground.peace.try_write().ok()?));
         match GROUNDS.iter().find_map(free) {
@@ -105,13 +105,13 @@ impl Ground {
     }
 
     async fn shared(&'static self) -> &'static Shared {
-        // Why boxed: starting is a large future, and each test holds one.
+        // Why boxed: the future of a start is large, and each test holds one.
         let started = Box::pin(timeout(START_DEADLINE, self.shared.get_or_init(Shared::start)));
         started.await.expect("the start must end")
     }
 }
 
-/// The ground whose guard is there first.
+/// The federation whose guard is free first.
 async fn first<G, F>(guard: impl Fn(&'static Ground) -> F) -> (&'static Ground, G)
 where
     F: Future<Output = G>,
@@ -123,7 +123,7 @@ where
     select_all(waits).await.0
 }
 
-/// What the tests in one federation look at. Nobody drops it: it ends with this process.
+/// The state that the tests in one federation share. It is never dropped and ends with this process.
 pub(super) struct Shared {
     pub(super) stage: Stage,
     observer: Observer,
@@ -133,8 +133,8 @@ pub(super) struct Shared {
 
 impl Shared {
     async fn start() -> Self {
-        // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a test that
-        // asks for it on the workers must still see how its job has ended.
+        // Why no scheduler: a job of the manager must not run on it. Why no TTL controller: a test with a TTL on the workers must
+        // still see the end of its job on the manager.
         let mut manager = Options {
             scheduler: false,
             kwok: false,
@@ -143,7 +143,7 @@ impl Shared {
         manager.controllers.retain(|name| name != TTL_CONTROLLER);
         let node = |name: &str| Node::new(name, "64", "256Gi");
         let workers = vec![
-            // Why the flag: whoever speaks HTTP/2 there, which our clients do not, is told to connect again now and then.
+            // Why the flag: it makes HTTP/2 clients reconnect now and then; our clients do not use HTTP/2.
             Worker::new(
                 Options::complete(EAST)
                     .with_node(node("east-1"))
@@ -181,7 +181,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Whatever a test did to cables, servers, processes and registrations is undone, also when it failed.
+    /// Undoes everything that a test did to links, servers, processes and registrations, also after a failure.
     async fn mend(&self) {
         let stage = &self.stage;
         for worker in [EAST, WEST, SPARE] {
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Takes a worker out of the federation as a user would who does not wait for its jobs.
+    /// Takes a worker out of the federation as an administrator does who does not wait for its jobs.
     pub(super) async fn leave(&self, worker: &str) {
         self.leave_from(MANAGER, worker, &[]).await;
     }
@@ -244,12 +244,12 @@ impl Shared {
         self.observer.started(namespace, job)
     }
 
-    /// A line about what a test measured.
+    /// Prints a line about a test's measurement.
     pub(super) fn say(&self, text: &str) {
         self.progress.step(text);
     }
 
-    /// The lines of a process's metrics that begin so.
+    /// The lines of a process's metrics that begin with `start`.
     pub(super) async fn metrics(&self, cluster: &str, start: &str) -> Vec<String> {
         let (_, text) = self.metrics_as(cluster, "*/*").await;
         let wanted = text.lines().filter(|line| line.starts_with(start));
@@ -286,7 +286,7 @@ pub(super) fn beside_others<F: Future<Output = ()>>(
     });
 }
 
-/// Runs a test that has the federation for itself; whatever it did to links and processes is mended afterwards.
+/// Runs a test that has the federation for itself. Its changes to links and processes are undone afterwards.
 pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
     name: &'static str,
     quota: &[(&str, &str)],
@@ -299,14 +299,14 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
         let ended = RUNTIME
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })
             .await;
-        // Why said here: mending may fail in turn, because the test has left something half done, and would hide it.
+        // Why reported here: the clean-up may fail too after an incomplete test, and would hide the first failure.
         match &ended {
             Ok(Ok(())) => {}
             Ok(Err(late)) => shared.say(&format!("{name}: {late}")),
             Err(error) => shared.say(&format!("{name}: {error}")),
         }
         if !matches!(ended, Ok(Ok(()))) {
-            // Why not for ever: a server that the test has stopped does not answer before it is mended.
+            // Why a limit: a server that the test has stopped does not answer before the clean-up.
             let _ = timeout(TELL, room.tell()).await;
         }
         shared.mend().await;
@@ -318,7 +318,7 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Runs a part of a test, and what puts right afterwards what it needed, also when it fails.
+/// Runs a part of a test, and then its clean-up, also after a failure.
 pub(super) async fn and_then(
     body: impl Future<Output = ()> + Send + 'static,
     mend: impl Future<Output = ()>,
@@ -341,7 +341,7 @@ pub(super) fn cpu_queue(name: &str, quota: &[(&str, &str)]) -> Queue {
 pub(super) struct Room {
     pub(super) shared: &'static Shared,
     pub(super) name: &'static str,
-    /// Where its jobs are submitted.
+    /// The cluster where its jobs are submitted.
     pub(super) manager: &'static str,
 }
 
@@ -358,8 +358,8 @@ impl Room {
         room
     }
 
-    /// Waits until the manager knows a ClusterQueue and the room's LocalQueue of the same name. A job that comes before gets its
-    /// `managedBy` from nobody, and is switched off for that. The manager writes the status of what it has seen.
+    /// Waits until the manager knows a ClusterQueue and the room's LocalQueue of the same name. A job that is created before gets no
+    /// `managedBy`, so its Workload is deactivated. The manager writes the status of queues that it knows.
     #[track_caller]
     pub(super) fn queue_is_known(self, name: &str) -> impl Future<Output = ()> {
         let queues: Api<ClusterQueue> = Api::all(self.shared.client(self.manager));
@@ -390,7 +390,7 @@ impl Room {
         self.api(cluster)
     }
 
-    /// A job of one pod that asks for `cpu` and runs for so many seconds.
+    /// A job of one pod that requests `cpu` and runs for `seconds`.
     pub(super) fn job(&self, name: &str, cpu: &str, seconds: u32) -> Value {
         json!({
             "apiVersion": "batch/v1",
@@ -405,14 +405,14 @@ impl Room {
         })
     }
 
-    /// Submits to the manager; gives the job as stored.
+    /// Submits a job to the manager. Returns the stored job.
     pub(super) async fn submit(&self, job: Value) -> Job {
         let job: Job = from_value(job).unwrap();
         let made = self.jobs(self.manager).create(&PostParams::default(), &job).await;
         made.unwrap()
     }
 
-    /// Submits to the manager as often as it takes: while nobody answers for its webhook every job is refused.
+    /// Submits a job to the manager until it is accepted: while no process answers its webhook, every job is refused.
     #[track_caller]
     pub(super) fn insist(self, job: Value) -> impl Future<Output = ()> {
         let (job, jobs): (Job, _) = (from_value(job).unwrap(), self.jobs(self.manager));
@@ -428,10 +428,10 @@ impl Room {
         })
     }
 
-    /// The manager's Workload of a job. Whoever has no time for the question now is asked again.
+    /// The manager's Workload of a job. A read that a busy API server refuses is repeated.
     ///
-    /// Why: right after a definition was changed, and while its cache is behind, an API server answers so (429, 503, 504) for a
-    /// moment, and a Workload that is not seen for that reason is not gone.
+    /// Why: right after a definition was changed, and while its cache is behind, an API server answers 429, 503 or 504 for a
+    /// moment. A Workload that cannot be read for that reason is not gone.
     pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
         let of_job = |workload: &Workload| workload.owner_references().iter().any(|owner| owner.name == job);
         for _ in 0..ASKED_MAX {
@@ -466,7 +466,7 @@ impl Room {
         })
     }
 
-    /// Waits until the job was seen unsuspended in a worker; gives its name.
+    /// Waits until the job was seen unsuspended in a worker. Returns the worker's name.
     #[track_caller]
     pub(super) fn started(self, job: &str) -> impl Future<Output = String> {
         eventually(move || async move { Some(self.shared.observer.started(self.name, job)?.1) })
@@ -474,7 +474,7 @@ impl Room {
 
     /// Waits until the job's one pod is seen to run in the cluster.
     ///
-    /// Why before a server of it is killed: what plays its kubelet does not repeat a write that was refused.
+    /// Why a test needs this before it kills the cluster's server: kwok does not repeat a refused write.
     #[track_caller]
     pub(super) fn runs_in(self, cluster: &str, job: &str) -> impl Future<Output = ()> {
         let jobs = self.jobs(cluster);
@@ -484,7 +484,7 @@ impl Room {
         })
     }
 
-    /// Keeps the job's one pod there, when it is told to end, as one whose process takes its time; gives its name.
+    /// Keeps the job's one pod from ending when it is deleted, like a slow process. Returns the pod's name.
     pub(super) async fn hold_pod(self, cluster: &str, job: &str) -> String {
         let pods: Api<Pod> = self.api(cluster);
         let of_job = ListParams::default().labels(&format!("job-name={job}"));
@@ -495,10 +495,10 @@ impl Room {
         pod
     }
 
-    /// Lets go of a pod that was held.
+    /// Releases a held pod.
     pub(super) async fn let_go(self, cluster: &str, pod: &str) {
         let pods: Api<Pod> = self.api(cluster);
-        // Why again and again: others write its status at the same time.
+        // Why repeated: other clients write its status at the same time.
         eventually(|| async {
             let mut ended = pods.get(pod).await.ok()?;
             ended.finalizers_mut().retain(|each| each != ENDING);
@@ -507,19 +507,19 @@ impl Room {
         .await;
     }
 
-    /// Lets no pod be made there.
+    /// Makes the cluster refuse new pods.
     pub(super) async fn refuse_pods(self, cluster: &str) {
         let quotas: Api<ResourceQuota> = self.api(cluster);
         let none = json!({"metadata": {"name": NO_PODS}, "spec": {"hard": {"pods": "0"}}});
         let params = PostParams::default();
         quotas.create(&params, &from_value(none).unwrap()).await.unwrap();
-        // Why by hand: what counts is the status, and the controller that writes it does not run here.
+        // Why by hand: the API server reads the quota's status, and its controller does not run here.
         let counted = Patch::Merge(json!({"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}));
         let params = PatchParams::default();
         quotas.patch_status(NO_PODS, &params, &counted).await.unwrap();
     }
 
-    /// Undoes that.
+    /// Undoes [`Self::refuse_pods`].
     pub(super) async fn allow_pods(self, cluster: &str) {
         let quotas: Api<ResourceQuota> = self.api(cluster);
         quotas.delete(NO_PODS, &DeleteParams::default()).await.unwrap();
@@ -535,7 +535,7 @@ impl Room {
         })
     }
 
-    /// Waits until the job has ended well, after one run that nobody touched.
+    /// Waits until the job has succeeded after one undisturbed run.
     pub(super) async fn ran_once(self, job: &str) {
         let ended = self.job_is(MANAGER, job, "Complete").await;
         assert_eq!(ended.status.unwrap().succeeded, Some(1), "{job}");
@@ -543,7 +543,7 @@ impl Room {
         assert!(was_sent_once(&workload), "{job}: {:?}", workload.status);
     }
 
-    /// Waits until nothing that a manager put there is left in the workers.
+    /// Waits until no object of a manager is left in the workers.
     pub(super) async fn is_swept(self) {
         for worker in [EAST, WEST] {
             self.is_swept_in(worker).await;
@@ -555,7 +555,7 @@ impl Room {
         eventually(move || async move { self.ours_in(worker).await.is_empty().then_some(()) })
     }
 
-    /// What is there, a line each: for whoever must find out why a test has failed.
+    /// Prints the room's objects, a line each, to explain a failed test.
     pub(super) async fn tell(self) {
         for cluster in [MANAGER, EAST, WEST, SPARE] {
             self.tell_all(cluster, "Job", self.jobs(cluster)).await;
@@ -588,7 +588,7 @@ impl Room {
         }
     }
 
-    /// Names of what a manager put there.
+    /// Names of a manager's objects in this worker.
     pub(super) async fn ours_in(&self, worker: &str) -> Vec<String> {
         let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
         let jobs = self.jobs(worker).list(&ours).await.unwrap();
@@ -602,7 +602,7 @@ impl Room {
         .collect()
     }
 
-    /// No invariant was broken for anything in this room, and everything still runs.
+    /// Fails if an invariant was broken in this room, or a process has ended.
     pub(super) fn stays_clean(&self) {
         let violations = self.shared.observer.violations();
         let here = format!("{}/", self.name);
@@ -617,7 +617,7 @@ impl Room {
             .unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
 
-    /// Merges into an object of the room.
+    /// Merges a patch into an object of the room.
     pub(super) async fn merge<K>(&self, cluster: &str, name: &str, patch: Value) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -633,7 +633,7 @@ impl Room {
     }
 }
 
-/// It was sent once and never taken back.
+/// Whether the job was sent once and never taken back.
 pub(super) fn was_sent_once(workload: &Workload) -> bool {
     !workload.annotations().contains_key(DISPATCH_EPOCH) && condition(workload, "Evicted").is_none()
 }

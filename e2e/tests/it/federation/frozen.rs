@@ -1,4 +1,4 @@
-//! A worker of which a part stands still for longer than its lease, under policy `Fence`: its engine, or its API server.
+//! A worker whose engine or API server is frozen for longer than its lease, under policy `Fence`.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::unheard::end;
 use super::unsure::active;
 use crate::shared::eventually;
 
-/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+/// Longer than the manager would wait for a fence, which is one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(25);
 /// Longer than a lease of ten seconds, and less than the manager would wait for a fence.
 const PAST_THE_LEASE: Duration = Duration::from_secs(14);
 
-/// A job in east that its engine is to stop when it does not hear of the manager.
+/// Runs a job in east that the engine there must stop when it does not hear of the manager.
 async fn runs_in_east(room: Room, job: &str) {
     eventually(|| async { active(room).await.filter(|(status, _)| status == "True") }).await;
     lost_policy(room, "Fence").await;
@@ -30,7 +30,7 @@ async fn runs_in_east(room: Room, job: &str) {
     guarded(room, EAST).await;
 }
 
-/// Looks on for longer than the manager would wait for a fence: the job runs on in east, as its jobs show, and nowhere else.
+/// Watches for longer than the manager would wait for a fence: the job runs on in east, as its jobs show, and in no other worker.
 async fn stays(room: Room, job: &str, in_east: &Api<Job>) {
     let until = Instant::now() + PAST_EVERYTHING;
     while Instant::now() < until {
@@ -44,7 +44,7 @@ async fn stays(room: Room, job: &str, in_east: &Api<Job>) {
     assert!(condition(&now, "Evicted").is_none(), "{:?}", now.status);
 }
 
-/// Waits until the job does not run in east any more, or is gone there; until then it runs nowhere else.
+/// Waits until the job is stopped or gone in east. Until then it runs in no other worker.
 async fn stops(room: Room, job: &str) {
     eventually(|| async {
         let old = room.jobs(EAST).get_opt(job).await.unwrap();
@@ -60,7 +60,7 @@ fn first_run(job: &Job) -> bool {
     annotation(job, DISPATCH_EPOCH).as_deref() != Some("2")
 }
 
-/// The first one was stopped; the second ends when it is told to, and that is all.
+/// The first run was stopped. The second ends normally, and there is no third.
 async fn ends_in_its_second_run(room: Room, job: &str) {
     let again =
         |w: &Workload| annotation(w, DISPATCH_EPOCH).as_deref() == Some("2") && cluster_name(w).is_some();
@@ -97,7 +97,7 @@ fn a_worker_whose_engine_stands_still_keeps_its_job_when_it_is_lost() {
         fence(room, "EngineSilent").await;
         stage.link(EAST).unwrap().cut(Cut::Refuse);
         stays(room, "stays", &room.jobs(EAST)).await;
-        // It wakes up with a lease that is long over.
+        // The engine continues with a lease that is long over.
         stage.resume(EAST).unwrap();
         stops(room, "stays").await;
         stage.link(EAST).unwrap().heal();

@@ -1,4 +1,4 @@
-//! A worker with a webhook of somebody else's that nobody answers for: jobs go elsewhere, and who waits learns its name.
+//! A worker with a third-party webhook whose server does not answer: jobs go elsewhere, and a waiting job names the webhook.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -8,7 +8,7 @@ use serde_json::{from_value, json};
 use super::fixture::{EAST, MANAGER, Room, WEST, beside_others};
 use crate::shared::eventually;
 
-/// East is asked first, and what is wide fits only there.
+/// East is asked first, and a wide job fits only there.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
 const WEBHOOK: &str = "nobody.example.com";
 
@@ -17,7 +17,7 @@ async fn hook(room: Room, group: &str, plural: &str) {
     let webhook = json!({
         "name": WEBHOOK, "failurePolicy": "Fail", "sideEffects": "None", "timeoutSeconds": 2,
         "admissionReviewVersions": ["v1"],
-        // Port 9 is that of "discard": nobody listens there.
+        // Port 9 is that of "discard": no process listens there.
         "clientConfig": {"url": "https://127.0.0.1:9/refuse"},
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": room.name}},
         "rules": [{"operations": ["CREATE"], "apiGroups": [group], "apiVersions": ["*"], "resources": [plural]}],

@@ -1,23 +1,23 @@
-//! Which cluster a MultiKueueCluster leads to.
+//! The identity of the cluster behind a MultiKueueCluster.
 
 use std::fs;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_e2e::stage::SYSTEM_NAMESPACE;
+use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, beside_others, cluster_name, was_sent_once};
 use super::kubeconfigs::{active, forget, put, register, says};
 use super::second::{SECOND, enlist, of_its_own, with_second};
-use crate::shared::eventually;
+use crate::shared::{chain, eventually};
 
-/// Where managers keep their leases.
+/// The namespace of the managers' leases.
 const LEASES: &str = SYSTEM_NAMESPACE;
 const BOTH: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8"), (WEST, "8")];
 
@@ -62,7 +62,7 @@ async fn remembers_other(second: Room, cluster: &str, than: &str) -> String {
     .await
 }
 
-/// The second manager has east. While its job runs there, the Secret of east leads to west, which it does not have.
+/// The second manager has registered east. While its job runs there, the Secret of east points at west, which is not registered.
 ///
 /// Spec: safety 3.8, I1
 #[test]
@@ -88,39 +88,42 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing is there, and it may lead elsewhere.
+        // Now no job is left there, so the Secret may point at another cluster.
         second.is_swept_in(EAST).await;
         put(&client, &secret, &west.kubeconfig()).await;
         is_connected(second, EAST).await;
         let there = || async { leases.get_opt(&lease).await.ok()? };
         eventually(there).await;
         let log = fs::read_to_string(second.shared.stage.log(SPARE).unwrap()).unwrap();
-        assert!(log.contains("used from now on because no Workload of this manager is placed"));
+        assert!(
+            log.contains("used from now on because nothing of this manager is known to be on the one before")
+        );
         assert!(!log.contains("as after a restore"), "its storage is another one");
         put(&client, &secret, &good).await;
+        let uid = uid_of(&first.shared.client(EAST)).await;
         let leads_back = || async {
-            let renewed = Api::<Lease>::namespaced(first.shared.client(EAST), LEASES)
-                .get(&lease)
-                .await
-                .ok()?;
             let identity = clusters.get(EAST).await.ok()?.annotations().clone();
-            let uid = renewed.metadata.uid?;
-            { identity.values() }
-                .any(|value| value.starts_with(&uid))
-                .then_some(())
+            identity.get(CLUSTER_IDENTITY)?.starts_with(&uid).then_some(())
         };
         eventually(leads_back).await;
+        is_connected(second, EAST).await;
         leases.delete(&lease, &DeleteParams::default()).await.unwrap();
     });
 }
 
-/// An account may keep no lease there any more.
-async fn keeps_no_lease(room: Room, cluster: &str, account: &str) {
-    let roles: Api<Role> = Api::namespaced(room.shared.client(cluster), LEASES);
+/// The UID by which a cluster is known.
+async fn uid_of(client: &Client) -> String {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.get("kube-system").await.unwrap().uid().unwrap()
+}
+
+/// An account may not read any more which cluster it is on.
+async fn is_not_identified(room: Room, cluster: &str, account: &str) {
+    let roles: Api<ClusterRole> = Api::all(room.shared.client(cluster));
     let rules = roles.get(account).await.unwrap().rules.unwrap();
-    let is_of_leases = |rule: &PolicyRule| rule.resources.iter().flatten().any(|one| one == "leases");
-    let others: Vec<_> = rules.iter().filter(|rule| !is_of_leases(rule)).collect();
-    assert_ne!(others.len(), rules.len(), "the right is there at first");
+    let is_of_namespaces = |rule: &PolicyRule| rule.resources.iter().flatten().any(|one| one == "namespaces");
+    let others: Vec<_> = rules.iter().filter(|rule| !is_of_namespaces(rule)).collect();
+    assert_eq!(others.len() + 1, rules.len(), "the right is there at first");
     let patch = Patch::Merge(json!({ "rules": others }));
     roles
         .patch(account, &PatchParams::default(), &patch)
@@ -128,56 +131,102 @@ async fn keeps_no_lease(room: Room, cluster: &str, account: &str) {
         .unwrap();
 }
 
-/// The second manager has east, and comes to west with an account that may not see its lease. Then it may keep none in east either.
+/// Moves the name east of the second manager to a worker, at the address of its API server itself, with more arguments.
+async fn move_east(second: Room, worker: &str, more: &[&str]) -> Result<String, Error> {
+    let stage = &second.shared.stage;
+    let (worker, manager) = (stage.kubeconfig(worker), stage.kubeconfig(SPARE));
+    let (worker, manager) = (worker.display().to_string(), manager.display().to_string());
+    let ends = ["--kubeconfig", &worker, "--manager-kubeconfig", &manager];
+    let flags = ["--config-name", FEDERATION, "--allow-loopback", "--yes"];
+    let command = [&["cluster", "move", EAST], &ends[..], &flags, more].concat();
+    stage.command(&command).await
+}
+
+/// The second manager has east, by an account that may not read which cluster it is, as one that was made for Kueue.
 ///
 /// Spec: safety 3.8, I1
 #[test]
-fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
+fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_runs() {
     let over = of_its_own(json!({}));
-    with_second("known-by-jobs", BOTH, over, |first, second| async move {
+    with_second("not-identified", BOTH, over, |first, second| async move {
         enlist(second, &[EAST]).await;
         let (stage, client) = (&second.shared.stage, second.shared.client(SPARE));
-        let (_, west) = secret_of(&first.shared.client(MANAGER), WEST).await;
+        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
+        is_not_identified(first, EAST, &format!("roadstead-{SECOND}")).await;
+        let forgets = Patch::Merge(json!({"metadata": {"annotations": {CLUSTER_IDENTITY: null}}}));
+        clusters
+            .patch(EAST, &PatchParams::default(), &forgets)
+            .await
+            .unwrap();
+        stage.restart(SPARE).await.unwrap();
+        let of_place = remembers_other(second, EAST, "").await;
+        assert!(of_place.starts_with("- at "), "{of_place}");
+        is_connected(second, EAST).await;
+
+        second.submit(second.job("stays", "1", 600)).await;
+        assert_eq!(first.started("stays").await, EAST);
         let (secret, good) = secret_of(&client, EAST).await;
         let (link, plane) = (stage.link(EAST).unwrap(), stage.planes().worker(EAST).unwrap());
-        let moved = good.replace(&link.server_url(), &plane.server_url());
-        assert_ne!(moved, good, "it has another address too");
-
-        second.submit(second.job("stays", "1", 60)).await;
-        assert_eq!(first.started("stays").await, EAST);
-        let kept = remembers_other(second, EAST, "").await;
-        put(&client, &secret, &west).await;
+        put(
+            &client,
+            &secret,
+            &good.replace(&link.server_url(), &plane.server_url()),
+        )
+        .await;
         is_refused(second, EAST, "stays").await;
 
-        // Why dead meanwhile: so that it does not know the copy there either.
-        stage.kill(SPARE).unwrap();
-        keeps_no_lease(first, EAST, &format!("roadstead-{SECOND}")).await;
-        put(&client, &secret, &moved).await;
-        stage.restart(SPARE).await.unwrap();
+        let origin = ["--origin", SECOND];
+        let why = move_east(second, EAST, &origin).await.unwrap_err();
+        assert!(chain(&why).contains("--same-cluster"), "{}", chain(&why));
+        let same = [&origin[..], &["--same-cluster"]].concat();
+        let moved = move_east(second, EAST, &same).await;
+        moved.unwrap_or_else(|error| panic!("{}", chain(&error)));
         is_connected(second, EAST).await;
-        let of_place = remembers_other(second, EAST, &kept).await;
-        assert!(of_place.starts_with("- "), "{of_place}");
-        // It has no lease to remember now, and what it knows is in its memory.
-        put(&client, &secret, &west).await;
-        is_refused(second, EAST, "stays").await;
-        put(&client, &secret, &good).await;
-        is_connected(second, EAST).await;
-        second.job_is(SPARE, "stays", "Complete").await;
+        let identified = clusters.get(EAST).await.unwrap().annotations()[CLUSTER_IDENTITY].clone();
+        assert!(
+            identified.starts_with(&uid_of(&first.shared.client(EAST)).await),
+            "{identified}"
+        );
+        assert!(
+            !identified.ends_with(" -"),
+            "the manager has seen it: {identified}"
+        );
+
+        // Another cluster takes the name only when nothing is placed on the one before.
+        let why = move_east(second, WEST, &origin).await.unwrap_err();
+        assert!(
+            chain(&why).contains("1 workload placed there would start twice"),
+            "{}",
+            chain(&why)
+        );
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
-
-        // Now nothing is there, and it may lead elsewhere.
+        let jobs = second.jobs(SPARE);
+        jobs.delete("stays", &DeleteParams::background()).await.unwrap();
         second.is_swept_in(EAST).await;
-        let before = remembers_other(second, EAST, &of_place).await;
-        put(&client, &secret, &west).await;
-        let elsewhere = remembers_other(second, EAST, &before).await;
+        let moved = move_east(second, WEST, &origin).await;
+        moved.unwrap_or_else(|error| panic!("{}", chain(&error)));
         second.submit(second.job("goes", "1", 1)).await;
         second.job_is(SPARE, "goes", "Complete").await;
         assert_eq!(first.started("goes").await, WEST);
         let jobs = second.jobs(SPARE);
         jobs.delete("goes", &DeleteParams::background()).await.unwrap();
         second.is_swept_in(WEST).await;
-        put(&client, &secret, &good).await;
-        remembers_other(second, EAST, &elsewhere).await;
+        // So that no account stays, neither there nor in east.
+        let (west, manager) = (stage.kubeconfig(WEST), stage.kubeconfig(SPARE));
+        let (west, manager) = (west.display().to_string(), manager.display().to_string());
+        let leave = [
+            "cluster",
+            "leave",
+            EAST,
+            "--kubeconfig",
+            &west,
+            "--manager-kubeconfig",
+            &manager,
+            "--yes",
+        ];
+        let left = stage.command(&[&leave[..], &origin].concat()).await;
+        left.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        enlist(second, &[EAST]).await;
     });
 }
 

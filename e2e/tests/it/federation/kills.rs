@@ -19,7 +19,7 @@ const KILLS: u32 = or_nightly(10, 50);
 const LIFE_MILLIS: u64 = 2_500;
 /// Between two submissions, so that they go on while the manager is killed.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Where the dice begin; another number plays other moments.
+/// The seed of the random moments.
 const SEED: u64 = 7;
 /// How long a manager without workers is watched.
 const DARK: Duration = Duration::from_secs(3);

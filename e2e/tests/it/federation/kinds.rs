@@ -10,7 +10,7 @@ use crate::shared::{chain, eventually};
 
 const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
 
-/// Waits until the spare worker is said to be so; gives what is said.
+/// Waits until the spare worker is said to be so. Returns what is said.
 async fn spare_is(room: Room, status: &str) -> String {
     let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
     eventually(|| async {

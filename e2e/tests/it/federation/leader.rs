@@ -77,7 +77,7 @@ async fn holder(room: Room, cluster: &str) -> Option<String> {
     Some(holder.split_once('#')?.0.to_owned())
 }
 
-/// Waits until this replica leads; gives how long that took.
+/// Waits until this replica leads. Returns how long that took.
 async fn leads(room: Room, cluster: &str, replica: &str) -> Duration {
     let began = Instant::now();
     eventually(|| async { (holder(room, cluster).await.as_deref() == Some(replica)).then_some(()) }).await;
@@ -97,7 +97,7 @@ async fn roles(room: Room, process: &str) -> Vec<String> {
     roles
 }
 
-/// It ran once, and nobody took it from its worker.
+/// The job ran once and was never taken from its worker.
 async fn ran_once(room: Room, name: &str) {
     let job = room.job_is(MANAGER, name, "Complete").await;
     assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");

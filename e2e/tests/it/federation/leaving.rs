@@ -1,5 +1,5 @@
-//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, its end is seen, and
-//! nothing stays behind.
+//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, the manager sees its end,
+//! and nothing stays behind.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -9,15 +9,17 @@ use roadstead_e2e::link::Cut;
 use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, and_then, cluster_name, condition};
+use super::fixture::{EAST, EAST_IS_LARGER, MANAGER, Room, WEST, alone, and_then, cluster_name, condition};
 use super::once::{obedient, runs};
+use super::plain::{explained, give_up, stays_in_east};
 use super::policies::room_under;
 use super::unheard::end;
+use super::unsure::active;
 use crate::shared::{chain, eventually};
 
 /// A job of 6 CPU fits only into west; smaller ones fit into both.
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "8")];
-/// Long enough for what is done to its cluster meanwhile.
+/// Long enough for the changes to its cluster.
 const RUNS_SECONDS: u32 = 15;
 /// Longer than the test.
 const LONG_SECONDS: u32 = 600;
@@ -167,50 +169,51 @@ fn a_cluster_taken_out_of_the_config_ends_its_job_there_once() {
     });
 }
 
-/// Under `Wait` nothing but the administrator's word gives a run up: it counts once they were told of the loss.
+/// Under `Wait` only `roadstead cluster give-up` gives a run up, and it works for a cluster that is leaving.
 ///
 /// Spec: multikueue 4.5; safety 3.5
 #[test]
-fn a_cluster_taken_out_of_the_config_when_it_is_said_to_be_lost_gives_its_job_away() {
-    alone("given-up", EVEN, |other| async move {
-        // Why another room than the one that is looked at: what runs on is what the word accepts.
+fn a_lost_cluster_that_is_taken_out_and_deleted_keeps_its_job_until_it_is_given_up_and_then_goes() {
+    alone("given-up", EAST_IS_LARGER, |other| async move {
+        // Why another room: the administrator's word accepts that this run goes on, so it must not count as a violation.
         let room = room_under(other, "Wait", "given-up-runs").await;
-        and_then(give_up(room), async {
-            for worker in [EAST, WEST] {
-                room.shared.stage.link(worker).unwrap().heal();
-            }
+        and_then(leaves_and_is_given_up(room), async {
+            room.shared.stage.link(EAST).unwrap().heal();
+            room.shared.stage.join(EAST).await.unwrap();
             config(room, &[EAST, WEST]).await;
         })
         .await;
     });
 }
 
-async fn is_said_to_be_lost(room: Room, name: &str) -> bool {
-    let cluster = clusters(room).get(name).await.unwrap();
-    let conditions = cluster.status.into_iter().flat_map(|status| status.conditions);
-    { conditions }.any(|said| said.type_ == "Active" && said.reason == "ClientConnectionFailed")
-}
-
-async fn give_up(room: Room) {
+async fn leaves_and_is_given_up(room: Room) {
     room.submit(obedient(room.job("train", "1", LONG_SECONDS))).await;
-    let first = room.started("train").await;
-    let second = if first == EAST { WEST } else { EAST };
-    let link = room.shared.stage.link(&first).unwrap();
+    assert_eq!(room.started("train").await, EAST);
+    let link = room.shared.stage.link(EAST).unwrap();
     link.cut(Cut::Refuse);
-    // Without a pause, as a script that follows the condition.
-    while !is_said_to_be_lost(room, &first).await {}
-    config(room, &[second]).await;
-    eventually(|| async {
-        let job = room.jobs(second).get_opt("train").await.ok()??;
-        runs(&job).then_some(())
-    })
-    .await;
+    eventually(|| async { active(room).await.filter(|(status, _)| status == "False") }).await;
+    config(room, &[WEST]).await;
+    clusters(room)
+        .delete(EAST, &DeleteParams::default())
+        .await
+        .unwrap();
+    stays_in_east(room, "train").await;
+
+    let conditions = clusters(room).get(EAST).await.unwrap().status.unwrap().conditions;
+    let leaving = conditions.iter().find(|said| said.type_ == "Leaving").unwrap();
+    for said in [&leaving.message, &explained(room, "train", "WorkerLost").await] {
+        assert!(said.contains("roadstead cluster give-up east"), "{said}");
+    }
+    give_up(room).await.unwrap();
+    eventually(|| async { runs(&room.jobs(WEST).get_opt("train").await.ok()??).then_some(()) }).await;
     let workload = room.workload("train").await.unwrap();
-    assert_eq!(cluster_name(&workload).as_deref(), Some(second));
+    assert_eq!(cluster_name(&workload).as_deref(), Some(WEST));
+    eventually(|| async { clusters(room).get_opt(EAST).await.ok()?.is_none().then_some(()) }).await;
 
     link.heal();
-    room.is_swept_in(&first).await;
+    room.shared.stage.join(EAST).await.unwrap();
     config(room, &[EAST, WEST]).await;
+    room.is_swept_in(EAST).await;
     let jobs = room.jobs(MANAGER);
     jobs.delete("train", &DeleteParams::background()).await.unwrap();
     room.is_swept().await;
@@ -228,7 +231,7 @@ fn a_deleted_cluster_stays_until_its_job_has_ended_and_then_goes() {
         goes_east(room, "after").await;
         let leaving = clusters(room).get(WEST).await.unwrap();
         assert!(leaving.metadata.deletion_timestamp.is_some());
-        // Whoever restarts meanwhile must know it too.
+        // A manager that is restarted meanwhile must know it too.
         room.shared.stage.restart(MANAGER).await.unwrap();
         ended_in_west(room, "stays").await;
         eventually(|| async { clusters(room).get_opt(WEST).await.ok()?.is_none().then_some(()) }).await;

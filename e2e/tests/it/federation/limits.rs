@@ -1,4 +1,4 @@
-//! What a worker finds out about a run by itself: that its time is up, or that its job is no longer what was sent.
+//! Ends of a run that the worker itself decides: its time is over, or its job was changed there.
 
 use std::time::Duration;
 

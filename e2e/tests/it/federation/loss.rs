@@ -1,4 +1,4 @@
-//! Cables that are cut, processes that are killed.
+//! Links that are cut, processes that are killed.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn a_worker_that_falls_silent_keeps_its_job_and_holds_up_nobody() {
     });
 }
 
-/// A deletion that nobody could tell the worker.
+/// A deletion while the worker cannot be reached.
 ///
 /// Spec: multikueue 10.F25, 11.79; safety I5
 #[test]
@@ -90,7 +90,7 @@ fn a_job_deleted_while_its_worker_is_away_is_removed_there_when_it_returns() {
     });
 }
 
-/// Found by the simulation: its end was taken for a stop, and it ran again when it was switched on.
+/// A worker must not take the end of this job for a stop, or the job would run again when it is activated.
 ///
 /// Spec: safety I11
 #[test]

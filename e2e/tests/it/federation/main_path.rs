@@ -26,7 +26,7 @@ fn other(worker: &str) -> &'static str {
     if worker == EAST { WEST } else { EAST }
 }
 
-/// Waits until the job runs in a worker and the manager shows that; gives the worker.
+/// Waits until the job runs in a worker and the manager shows that. Returns the worker.
 async fn runs(room: Room, name: &str) -> String {
     let winner = room.started(name).await;
     let jobs = room.jobs(MANAGER);

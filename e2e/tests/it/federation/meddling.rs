@@ -1,4 +1,4 @@
-//! Somebody edits what the manager has put on a worker, and what it has itself, all the time.
+//! Another client keeps editing the manager's objects on a worker and in its own cluster.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn edit<K>(api: Api<K>, name: &str, patch: Value, edits: &AtomicU32)
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    // Why the result is not looked at: it may have gone meanwhile.
+    // Why ignored: the object may be gone by now.
     if api
         .patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await

@@ -10,7 +10,7 @@ use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition, 
 use super::watched::Watched;
 use crate::shared::{chain, eventually};
 
-/// What is wide fits only into east.
+/// A wide job fits only into east.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
 
 async fn delete(room: Room, cluster: &str) {

@@ -25,7 +25,7 @@ const WORKER_NAMESPACE: &str = SYSTEM_NAMESPACE;
 const LEASE: &str = "roadstead-multikueue";
 const EVEN: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "8")];
-/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+/// Longer than the manager would wait for a fence, which is one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(22);
 
 fn other(worker: &str) -> &'static str {
@@ -313,7 +313,7 @@ fn a_job_that_asks_to_be_removed_at_once_runs_once_even_if_its_worker_is_cut_off
         assert_eq!(running.finalizers().iter().filter(|f| *f == OUTCOME).count(), 1);
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
         room.job_is(WEST, "fleeting", "Complete").await;
-        // Somebody tidies up before the manager has heard of it.
+        // The worker's administrator deletes the job before the manager has heard of it.
         room.jobs(WEST)
             .delete("fleeting", &DeleteParams::background())
             .await

@@ -1,4 +1,4 @@
-//! What API servers show of the past: one that has fallen behind its etcd, one that forgets it at once.
+//! API servers that show the past, because they lag behind their etcd, or that forget it at once.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -20,9 +20,9 @@ use super::fixture::{EAST, MANAGER, Room, WEST, alone, has, was_sent_once};
 use super::stale::is_held_in_east;
 use crate::shared::eventually;
 
-/// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
+/// East has the most room, so every job is sent there as long as it is healthy. A wide job fits only there.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
-/// For so long nobody can connect when the manager is led elsewhere.
+/// How long all connections are refused when the manager is led to another server.
 const CUT: Duration = Duration::from_millis(100);
 /// One place in each worker.
 const TIGHT: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "1"), (WEST, "1")];
@@ -37,7 +37,7 @@ const FORGETFUL: &[&str] = &[
     "--etcd-compaction-interval=1s",
     "--min-request-timeout=1",
 ];
-/// One that remembers nothing from before its start, because it is started for this flag, which changes nothing.
+/// A flag without effect. A server that is restarted for it remembers nothing from before its start.
 const ANEW: &[&str] = &["--watch-cache=true"];
 /// HTTP status of a resource version that the API server no longer knows.
 const GONE: u16 = 410;
@@ -45,7 +45,7 @@ const GONE: u16 = 410;
 const EXPIRED: &str = "continue parameter is too old";
 /// More jobs than the manager asks for at once.
 const LEFTOVERS: usize = 520;
-/// So late an answer comes: later than etcd remembers.
+/// Delay of an answer: longer than etcd keeps a version.
 const LATE: Duration = Duration::from_secs(4);
 
 /// Whether the workload is still in its first run, in east.
@@ -71,7 +71,7 @@ async fn lead(room: Room, server: SocketAddr) {
     let link = room.shared.stage.link(EAST).unwrap();
     link.reroute(server);
     link.cut(Cut::Refuse);
-    // Why: connections that have not seen the cut yet when it is mended stay where they are.
+    // Why: connections that the cut has not reset yet would stay with the old server.
     sleep(CUT).await;
     link.heal();
 }

@@ -1,4 +1,4 @@
-//! Jobs that cannot run say why, each with one reason, and run when the cause is gone.
+//! Jobs that cannot run show one reason each, and run when the cause is gone.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -54,7 +54,7 @@ async fn submit_into(room: Room, queue: &str, name: &str) {
     room.submit(job).await;
 }
 
-/// Waits until the manager says why the job has no quota.
+/// Waits until the manager shows this reason why the job has no quota.
 async fn has_no_quota(room: Room, job: &str, reason: &str, words: &str) {
     let told = |workload: &Workload| {
         condition(workload, "QuotaReserved").is_some_and(|(status, why, message)| {
@@ -78,8 +78,8 @@ async fn has_no_quota(room: Room, job: &str, reason: &str, words: &str) {
     }
 }
 
-/// Where some queues dispatch and others do not, a queue that comes later does not help: the webhook could not know that the job
-/// would be dispatched, and the field that says so cannot be changed any more.
+/// If only some queues dispatch, a queue that is created later does not help. The webhook could not know that the job would be
+/// dispatched, and its `managedBy` cannot be changed any more.
 ///
 /// Spec: api API-9.6, API-3; multikueue 1.8, 10.F27
 #[test]
@@ -132,7 +132,7 @@ fn a_job_that_comes_before_its_queue_waits_for_it_and_runs_where_every_queued_jo
     });
 }
 
-/// Queues and job in one breath, as `kubectl apply` does it: faster than any watch.
+/// Queues and job at once, as `kubectl apply` sends them: faster than any watch.
 ///
 /// Spec: multikueue 1.8
 #[test]
@@ -266,7 +266,7 @@ fn a_job_without_a_queue_label_is_never_touched() {
         let mut job = room.job("private", "1", 600);
         job["metadata"]["labels"] = json!({});
         let made = room.submit(job).await;
-        // A job that comes later has gone all the way meanwhile.
+        // A later job has run to its end meanwhile.
         room.submit(room.job("public", "1", 1)).await;
         room.job_is(MANAGER, "public", "Complete").await;
         let now = room.jobs(MANAGER).get("private").await.unwrap();
@@ -289,7 +289,7 @@ fn a_job_without_a_queue_label_is_never_touched() {
     });
 }
 
-/// Somebody else's job in a worker.
+/// A job of another client in a worker.
 async fn occupy(room: Room, worker: &str, name: &str) -> Job {
     let mut job = room.job(name, "1", 1);
     job["metadata"]["labels"] = json!({"team": "somebody"});
@@ -338,7 +338,7 @@ fn a_name_taken_everywhere_is_the_reason_why_the_job_waits() {
         room.workload_where("train", told).await;
         assert_same(&east, &room.jobs(EAST).get("train").await.unwrap());
         assert_same(&west, &room.jobs(WEST).get("train").await.unwrap());
-        // Its owner clears the name in one place.
+        // The other client removes the job with that name in one worker.
         room.jobs(WEST)
             .delete("train", &DeleteParams::background())
             .await

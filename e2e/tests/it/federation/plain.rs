@@ -27,12 +27,12 @@ use crate::shared::{chain, eventually};
 const SECRET: &str = "plain-east";
 /// The name that every origin of the default has.
 const LEASE: &str = "roadstead-multikueue";
-/// What `cluster join` of earlier versions made, and a plain registration does not.
+/// The namespace that `cluster join` of earlier versions made, and a plain registration does not make.
 const NOT_THERE: &str = "roadstead-system";
-/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+/// Longer than the manager would wait for a fence, which is one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(25);
 
-/// Registers east as the reference's documentation does: a Secret with an administrator's kubeconfig, and nothing made on the worker.
+/// Registers east as the reference's documentation does: a Secret with an administrator's kubeconfig, and no object on the worker.
 async fn register_plainly(room: Room) {
     let (stage, manager) = (&room.shared.stage, room.shared.client(MANAGER));
     let kubeconfig = fs::read_to_string(stage.kubeconfig(EAST)).unwrap();
@@ -77,7 +77,7 @@ async fn fence(room: Room, reason: &str) -> Condition {
 async fn runs_in_east(room: Room, job: &str) {
     eventually(|| async { active(room).await.filter(|(status, _)| status == "True") }).await;
     lost_policy(room, "Fence").await;
-    // Why: a cluster that has just been registered anew is not the first choice until its queues are known.
+    // Why: a newly registered cluster is not the first choice until the manager knows its queues.
     cordon_west(room, json!("true")).await;
     room.submit(obedient(room.job(job, "1", LONG_SECS))).await;
     assert_eq!(room.started(job).await, EAST);
@@ -94,8 +94,8 @@ async fn cordon_west(room: Room, value: Value) {
         .unwrap();
 }
 
-/// Looks on for longer than the manager would wait for a fence: the job runs on in east and nowhere else.
-async fn stays_in_east(room: Room, job: &str) {
+/// Watches for longer than the manager would wait for a fence: the job runs on in east and in no other worker.
+pub(super) async fn stays_in_east(room: Room, job: &str) {
     let until = Instant::now() + PAST_EVERYTHING;
     while Instant::now() < until {
         assert!(
@@ -116,7 +116,7 @@ async fn roadstead(room: Room, args: &[&str]) -> Result<String, String> {
     said.map_err(|error| chain(&error))
 }
 
-async fn give_up(room: Room) -> Result<String, String> {
+pub(super) async fn give_up(room: Room) -> Result<String, String> {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     roadstead(
         room,
@@ -133,7 +133,7 @@ async fn give_up(room: Room) -> Result<String, String> {
 }
 
 /// What `roadstead explain` says about a job, once it names this reason.
-async fn explained(room: Room, job: &str, reason: &str) -> String {
+pub(super) async fn explained(room: Room, job: &str, reason: &str) -> String {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     let args = [
         "explain",
@@ -160,7 +160,7 @@ async fn is_ended_in_east(room: Room, job: &str) {
     eventually(|| async { (!runs(&room.jobs(EAST).get(job).await.ok()?)).then_some(()) }).await;
 }
 
-/// The lease lies where the worker's own engine runs, so both sides have a place for it.
+/// The lease is in the namespace of the worker's engine, where both sides can access it.
 ///
 /// Spec: safety 3.2, 3.3, 3.4, F7, I1
 #[test]
@@ -190,7 +190,7 @@ fn a_worker_that_was_registered_by_a_plain_secret_fences_its_job_before_the_next
     });
 }
 
-/// The worker looks for leases where the manager keeps none, as one of another make does.
+/// The worker reads leases in a namespace where the manager keeps none, like a worker of another engine.
 ///
 /// Spec: safety 3.5, 3.6, F7, I1; experience 5
 #[test]
@@ -202,7 +202,7 @@ fn under_fence_a_worker_without_a_fence_keeps_its_job_until_an_administrator_giv
             register_plainly(room).await;
             let elsewhere = json!({"roadstead": {"multiKueue": {"leaseNamespace": "elsewhere"}}});
             stage.recast(EAST, Part::Worker, &elsewhere).await.unwrap();
-            // What the manager has seen of an earlier fence goes with its process, and with the lease.
+            // The manager forgets an earlier fence when its process ends and the lease is deleted.
             stage.kill(MANAGER).unwrap();
             let leases: Api<Lease> = Api::namespaced(room.shared.client(EAST), SYSTEM_NAMESPACE);
             let _absent = leases.delete(LEASE, &DeleteParams::default()).await;
@@ -227,7 +227,7 @@ fn under_fence_a_worker_without_a_fence_keeps_its_job_until_an_administrator_giv
                 "{said}"
             );
 
-            // The administrator's word: nothing runs there any more.
+            // The administrator gives the worker up: no job runs there any more.
             is_ended_in_east(room, "first").await;
             is_ended_in_east(room, "second").await;
             give_up(room).await.unwrap();
@@ -238,7 +238,7 @@ fn under_fence_a_worker_without_a_fence_keeps_its_job_until_an_administrator_giv
             link.heal();
             room.is_swept_in(EAST).await;
 
-            // The word was about that loss and not about the next one.
+            // The word counts for that loss and not for the next one.
             let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
             let word = clusters.get(EAST).await.unwrap().metadata.annotations.unwrap();
             assert_eq!(word.get(GIVEN_UP).map(|text| json!(text)), Some(given_up));

@@ -1,4 +1,4 @@
-//! Annotations and labels that make no sense, on everything that we read: nobody stumbles over them, also not after a restart.
+//! Invalid annotations and labels on all objects that our processes read: no process fails over them, also not after a restart.
 
 use std::fs;
 
@@ -94,7 +94,7 @@ fn poisoned(room: Room, name: &str, (part, key, value): &Poison) -> Job {
     from_value(job).unwrap()
 }
 
-/// A copy with our origin, as somebody with more rights than sense could make it on a worker.
+/// A copy with our origin, as an administrator of a worker could create it by mistake.
 fn poisoned_copy(room: Room, name: &str, (part, key, value): &Poison) -> Workload {
     let mut copy = json!({
         "metadata": {"name": name, "labels": {labels::MULTIKUEUE_ORIGIN: "multikueue"}},

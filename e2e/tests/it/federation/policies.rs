@@ -22,9 +22,9 @@ use crate::shared::eventually;
 
 /// `workerLostTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+/// Longer than the manager would wait for a fence, which is one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(22);
-/// What a Warning Event says of a job that is given up without proof.
+/// Text of the Warning Event about a job that is given up without proof.
 const TWICE: &str = "it may run twice";
 
 /// One more room in the same federation, whose ClusterQueue has this policy.
@@ -57,7 +57,7 @@ async fn runs_in_east(room: Room, job: &str, seconds: u32) {
     assert_eq!(room.started(job).await, EAST);
 }
 
-/// It is where it was, as if nothing had happened.
+/// Checks that the job runs on in east undisturbed.
 async fn stays_in_east(room: Room, job: &str) {
     assert!(
         runs(&room.jobs(EAST).get(job).await.unwrap()),
@@ -69,7 +69,7 @@ async fn stays_in_east(room: Room, job: &str) {
     assert!(condition(&now, "Evicted").is_none(), "{job}: {:?}", now.status);
 }
 
-/// What Warning Events of the room say of a job that may run twice.
+/// Messages of the room's Warning Events about a job that may run twice.
 async fn warnings(room: Room) -> Vec<String> {
     let all = room.api::<Event>(MANAGER).list(&ListParams::default()).await;
     let warnings = all.unwrap().items.into_iter();
@@ -99,7 +99,7 @@ fn each_queue_has_the_policy_of_its_own_and_the_others_that_of_the_configuration
         let cut = Instant::now();
         link.cut(Cut::Refuse);
 
-        // Its copy in east goes on, which is what this policy accepts and warns of.
+        // Its copy in east goes on. This policy accepts that and warns of it.
         let next = eventually(|| async {
             let next = anyway.jobs(WEST).get_opt("job").await.unwrap()?;
             runs(&next).then_some(next)
@@ -136,7 +136,7 @@ fn each_queue_has_the_policy_of_its_own_and_the_others_that_of_the_configuration
     });
 }
 
-/// No pod shows whether they run, and none whether they have stopped.
+/// Without pods the manager cannot see whether the jobs run or have stopped.
 ///
 /// Spec: safety 3.3, 3.4, 3.5, F7, I1; multikueue 13.B2
 #[test]
@@ -166,7 +166,7 @@ fn a_job_without_pods_is_fenced_or_waited_for_as_one_with_pods() {
         link.heal();
         room.is_swept().await;
         waiting.allow_pods(EAST).await;
-        // So that the Job controller, which has been refused for long, looks at it now.
+        // So the Job controller, whose requests were refused for long, tries again now.
         let touch = json!({"metadata": {"annotations": {"test.roadstead.dev/touched": "true"}}});
         waiting.merge::<Job>(EAST, "bare", touch).await;
         waiting.ran_once("bare").await;

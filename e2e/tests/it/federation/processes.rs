@@ -1,4 +1,4 @@
-//! Our own processes: engines that die again and again, a manager that stands still, a log that cannot be written.
+//! Our own processes: engines that die again and again, a manager that is stopped, a log that cannot be written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LIFE: Duration = Duration::from_secs(1);
 const JOBS: usize = or_nightly(3, 10);
 /// How long the dead are watched.
 const DARK: Duration = Duration::from_secs(3);
-/// Nothing can be written there: there is no space left on the device.
+/// A device on which every write fails because no space is left.
 const FULL: &str = "/dev/full";
 
 /// What the job is in its worker while it runs: the same one, with the same pods.

@@ -1,4 +1,4 @@
-//! Quota is not room: the worker whose nodes have room gets the job.
+//! Quota is not capacity: the worker whose nodes have room gets the job.
 
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -19,13 +19,13 @@ use super::unheard::end;
 use super::watched::Watched;
 use crate::shared::eventually;
 
-/// Longer than a test: such a job ends when it is told to.
+/// Longer than a test: such a job ends only when it is stopped.
 const LONG_SECS: u32 = 600;
-/// What an autoscaler says of a request that it has taken up, and of nodes that are there.
+/// Conditions of an autoscaler for an accepted request, and for provisioned nodes.
 const TAKEN_UP: (&str, &str, &str) = (ACCEPTED, "True", "queued");
 const HERE: (&str, &str, &str) = (PROVISIONED, "True", "here they are");
 
-/// Both workers ask for nodes before they start a job of the room, and what is refused once is refused for good.
+/// Both workers ask for nodes before they start a job of the room, and a refused request is not retried.
 async fn both_ask(room: Room) {
     for worker in [EAST, WEST] {
         let config = json!({
@@ -53,7 +53,7 @@ fn of_two_workers_with_quota_the_one_whose_request_is_provisioned_gets_the_job()
         *resources = json!({"requests": {"cpu": "1", GPU: "1"}, "limits": {GPU: "1"}});
         room.submit(job).await;
 
-        // East is asked first and has the quota, but no GPU in any node.
+        // East is asked first and has the quota, but none of its nodes has a GPU.
         assert_eq!(room.started("needs-gpu").await, WEST);
         let requests = room.api::<ProvisioningRequest>(WEST);
         let found = requests.list(&ListParams::default()).await.unwrap();
@@ -71,7 +71,7 @@ fn of_two_workers_with_quota_the_one_whose_request_is_provisioned_gets_the_job()
     });
 }
 
-/// Its nodes are taken away later, and the other worker has room.
+/// The autoscaler revokes the nodes later, and the other worker has room.
 ///
 /// Spec: multikueue 3.15, 11.86; provisioning 15.38, 15.53, 15.55; safety F29, I1
 #[test]

@@ -1,4 +1,4 @@
-//! What is refused at the door: Workloads that make no sense, configuration files with unknown keys.
+//! Refused input: invalid Workloads, and configuration files with unknown keys.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::fixture::{EVEN, MANAGER, Room, beside_others, cluster_name};
 use crate::shared::within;
 
-/// A user that may do everything and is not the manager.
+/// A user with all rights that is not the manager.
 async fn stranger(room: Room) -> Client {
     let text = room.shared.stage.planes().manager.kubeconfig();
     let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();

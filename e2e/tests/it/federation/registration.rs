@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, beside_others};
 use crate::shared::{chain, client_of, eventually};
 
-/// The config that the spare cluster joins, so that no job of another test goes there.
+/// The MultiKueueConfig that the spare cluster joins, so that no job of another test goes there.
 const CONFIG: &str = "second-federation";
 const WORKER_NAMESPACE: &str = SYSTEM_NAMESPACE;
 const ISSUED_AT: &str = "roadstead.dev/issued-at";
@@ -61,7 +61,7 @@ async fn join(room: Room) -> Value {
     serde_json::from_str(&said).unwrap()
 }
 
-/// Kind and name of what registration made, with the version that tells whether it was written again.
+/// Kind and name of the objects of a registration, with the version, which changes with each write.
 async fn made(room: Room) -> BTreeMap<String, String> {
     async fn add<K>(into: &mut BTreeMap<String, String>, api: Api<K>, wanted: impl Fn(&str) -> bool)
     where
@@ -75,7 +75,7 @@ async fn made(room: Room) -> BTreeMap<String, String> {
     }
     let (manager, spare) = (room.shared.client(MANAGER), room.shared.client(SPARE));
     let mut all = BTreeMap::new();
-    // Why not its status: the condition is the manager's to write.
+    // Why not its status: the manager writes the condition.
     add(&mut all, Api::<MultiKueueConfig>::all(manager.clone()), |name| {
         name == CONFIG
     })
@@ -84,7 +84,7 @@ async fn made(room: Room) -> BTreeMap<String, String> {
     add(&mut all, secrets, |name| name.ends_with(SPARE)).await;
     let accounts = Api::<ServiceAccount>::namespaced(spare.clone(), WORKER_NAMESPACE);
     add(&mut all, accounts, |name| name.starts_with("roadstead-")).await;
-    // Those that are made for managers; the worker has one of its own.
+    // Only roles for managers; the worker has a role of its own.
     add(&mut all, Api::<ClusterRole>::all(spare), |name| {
         name.starts_with("roadstead-")
     })

@@ -1,15 +1,15 @@
-//! What the webhooks are not asked: our own writes, and the copies that a manager puts on a worker.
+//! Writes for which the webhooks are not called: those of our own processes, and a manager's copies on a worker.
 
 use std::collections::BTreeMap;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone};
 
-/// How often a webhook was asked about one operation.
+/// How often a webhook was called for each operation.
 type Calls = BTreeMap<(String, String), u64>;
 
 const COUNTER: &str = "apiserver_admission_webhook_request_total{";
 
-/// As the API server of a cluster counts them, for the webhooks of jobs and Workloads.
+/// The calls that a cluster's API server counted for the webhooks of jobs and Workloads.
 async fn calls(room: Room, cluster: &str) -> Calls {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = room.shared.client(cluster).request_text(request).await.unwrap();
@@ -28,7 +28,7 @@ async fn calls(room: Room, cluster: &str) -> Calls {
     calls
 }
 
-/// What came since.
+/// The calls since then.
 async fn since(room: Room, cluster: &str, before: &Calls) -> Vec<(String, String, u64)> {
     let all = calls(room, cluster).await.into_iter();
     all.map(|((hook, operation), count)| {

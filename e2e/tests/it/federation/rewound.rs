@@ -40,11 +40,11 @@ async fn runs_as(room: Room, job: &str, number: &str) -> Job {
     eventually(running).await
 }
 
-/// Plays the garbage collector of the spare cluster, for jobs that are deleted in the foreground and have no pods there.
+/// Acts as the garbage collector of the spare cluster, for jobs without pods that are deleted in the foreground.
 async fn collect(room: Room) {
     let jobs = room.jobs(SPARE);
     loop {
-        // Why whatever the answer: the API server is away while its storage goes back.
+        // Why ignored: the API server does not answer while its storage is restored.
         for mut job in jobs.list(&ListParams::default()).await.into_iter().flatten() {
             if job.metadata.deletion_timestamp.is_some() && job.finalizers().iter().any(|f| f == FOREGROUND) {
                 job.finalizers_mut().retain(|f| f != FOREGROUND);
@@ -92,7 +92,7 @@ fn a_worker_whose_storage_goes_back_is_found_out_quarantined_and_put_right() {
         stage.link(SPARE).unwrap().cut(Cut::Refuse);
         spare.restore_storage().await.unwrap();
         let old = room.jobs(SPARE).get("moved").await.unwrap();
-        // Not whether it runs: the worker holds it as long as it has heard of the job and not of its Workload.
+        // Not whether it runs: the worker suspends the job as long as it knows the job but not its Workload.
         assert_eq!(epoch(&old), Some("1"), "the old run is back");
         assert_eq!(
             room.ours_in(SPARE).await.len(),
@@ -101,7 +101,7 @@ fn a_worker_whose_storage_goes_back_is_found_out_quarantined_and_put_right() {
         );
         stage.link(SPARE).unwrap().heal();
 
-        // The old run is never taken for the present one, and the next starts when it is gone.
+        // The manager never takes the old run for the present one, and the next run starts when the old one is gone.
         let third = eventually(|| async {
             let local = room.workload("moved").await?;
             let there = room.jobs(SPARE).get_opt("moved").await.ok()?;

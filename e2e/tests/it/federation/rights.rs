@@ -1,4 +1,4 @@
-//! Rights that the manager has no more: on a worker, to take its jobs back or to read its queues; in its own cluster, to write
+//! Rights that the manager has lost: on a worker, to take its jobs back or to read its queues; in its own cluster, to write
 //! finalizers.
 
 use std::fs;
@@ -18,7 +18,7 @@ use crate::shared::{chain, eventually};
 /// The role of the manager's account on a worker, and that of its process in its own cluster.
 const ROLE: &str = "roadstead-multikueue";
 const OWN_ROLE: &str = "roadstead:manager";
-/// What the API server says.
+/// The API server's message.
 const NO_DELETION: &str = "cannot delete resource";
 const NO_PATCH: &str = "cannot patch resource";
 
@@ -36,7 +36,7 @@ async fn give_to(room: Room, cluster: &str, role: &str, rules: &[PolicyRule]) {
     roles(room, cluster).patch(role, &params, &patch).await.unwrap();
 }
 
-/// Takes a verb on a resource out of a role. Gives the rules that it had.
+/// Removes a verb on a resource from a role. Returns the role's old rules.
 async fn take(room: Room, (cluster, role): (&str, &str), verb: &str, resource: &str) -> Vec<PolicyRule> {
     let before = roles(room, cluster).get(role).await.unwrap().rules.unwrap();
     let mut without = before.clone();
@@ -45,7 +45,7 @@ async fn take(room: Room, (cluster, role): (&str, &str), verb: &str, resource: &
         if !rule.verbs.iter().any(|one| one == verb) || !resources.iter().any(|one| one == resource) {
             continue;
         }
-        // The others of its rule stay.
+        // The other resources of the rule stay.
         if resources.len() > 1 {
             resources.retain(|one| one != resource);
         } else {
@@ -91,7 +91,7 @@ fn explains(workload: &Workload, words: &str) -> bool {
         .is_some_and(|told| told.contains("DeletionRefusedByCluster") && told.contains(words))
 }
 
-/// What `roadstead explain` says of a job.
+/// The output of `roadstead explain` for a job.
 async fn explained(room: Room, job: &str) -> String {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     let explain = ["explain", job, "-n", room.name, "--kubeconfig", &manager];
@@ -99,7 +99,7 @@ async fn explained(room: Room, job: &str) -> String {
     said.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// And nothing is run elsewhere meanwhile.
+/// No other worker runs the job meanwhile.
 ///
 /// Spec: multikueue 4.4; safety 3, I1
 #[test]
@@ -109,7 +109,7 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does()
         let worker = room.started("stays").await;
         let before = take(room, (&worker, ROLE), "delete", "jobs").await;
         set_active(room, "stays", false).await;
-        // The worker stops it, as it was asked to, and what is left of it cannot be removed.
+        // The worker stops the job, as requested, and the rest of it cannot be removed.
         room.workload_where("stays", |w| holds_quota(w, "False")).await;
         set_active(room, "stays", true).await;
         room.workload_where("stays", |w| explains(w, NO_DELETION) && holds_quota(w, "True"))
@@ -126,7 +126,7 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does()
     });
 }
 
-/// Nobody else would say why it runs on: the request is tried again and again, and only the log knew of it.
+/// Without the condition, only the log would show why the job runs on: the manager retries the request for ever.
 ///
 /// Spec: multikueue 4.4
 #[test]
@@ -147,7 +147,7 @@ fn a_worker_that_refuses_the_request_to_stop_is_named_with_its_words_until_it_do
     });
 }
 
-/// It was stopped and deleted as it was asked to, and stays because of our finalizer alone, which nobody else would say.
+/// The job was stopped and deleted, and stays only because of our finalizer. Only the manager can tell the user that.
 ///
 /// Spec: multikueue 4.4; safety 3.7
 #[test]
@@ -178,7 +178,7 @@ fn a_worker_that_refuses_to_have_the_finalizer_of_a_job_taken_off_is_named_with_
     });
 }
 
-/// Its connection is opened anew, so that the manager meets it as if for the first time.
+/// Opens the connection to a worker anew, so the manager treats it as if for the first time.
 async fn connects_anew(room: Room, worker: &str) {
     let (link, skipped) = (room.shared.stage.link(worker).unwrap(), log_lines(room));
     link.cut(Cut::Refuse);
@@ -186,7 +186,7 @@ async fn connects_anew(room: Room, worker: &str) {
     link.heal();
 }
 
-/// Jobs go there all the same, and a cluster that nothing of ours is left in stays.
+/// Jobs still go there, and a cluster without any of our objects stays registered.
 ///
 /// Spec: safety 3.8, F28
 #[test]
@@ -254,7 +254,7 @@ fn a_manager_that_may_not_write_the_finalizer_of_a_cluster_says_what_that_means_
     });
 }
 
-/// Jobs go there all the same, and the log says what is missing.
+/// Jobs still go there, and the log names the missing right.
 ///
 /// Spec: multikueue 4.3
 #[test]
@@ -274,7 +274,7 @@ fn a_worker_whose_queues_may_not_be_read_gets_jobs_and_is_named_in_the_log() {
             let before_that = log_lines(room);
             let told = |words: &'static str| async move { logged(room, before_that, &[words, EAST]).await };
             give(room, EAST, &without).await;
-            // What is being watched goes on; a new connection needs the right.
+            // Open watches go on; a new connection needs the right.
             let link = room.shared.stage.link(EAST).unwrap();
             link.cut(Cut::Refuse);
             told("connection lost").await;

@@ -91,7 +91,7 @@ async fn resign(shared: &Shared, origin: Option<&str>) {
             shared.leave_from(SPARE, &cluster.name_any(), &of_origin).await;
         }
     }
-    // Why first: so that nobody asks for finalizers again.
+    // Why first: a running manager would add finalizers again.
     shared.stage.kill(SPARE).unwrap();
     for cluster in clusters.list(&all).await.unwrap() {
         remove(&clusters, &cluster).await;
@@ -120,14 +120,14 @@ where
     Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
 }
 
-/// Deletes an object that nobody is to hold back.
+/// Deletes an object and removes its finalizers.
 async fn remove<K>(api: &Api<K>, object: &K)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
     let name = object.name_any();
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // Why whatever the answer: it may be gone already, or go with the first of the two.
+    // Why ignored: the object may be gone already, or be removed by the first request.
     let _ = api.delete(&name, &DeleteParams::background()).await;
     let _ = api.patch(&name, &PatchParams::default(), &bare).await;
 }

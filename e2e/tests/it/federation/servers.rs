@@ -29,7 +29,7 @@ enum Victims {
 }
 
 impl Victims {
-    /// SIGKILL.
+    /// Kills it with SIGKILL.
     fn of(self, plane: &ControlPlane) {
         plane.kill_storage().unwrap();
         match self {

@@ -9,19 +9,19 @@ use tokio::time::{Duration, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition};
 
-/// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
+/// East has the most room, so every job is sent there as long as it is healthy. A wide job fits only there.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
-/// In the words of etcd.
+/// etcd's message.
 const NO_SPACE: &str = "database space exceeded";
-/// For so long it is counted how often east is asked in vain.
+/// How long the failed requests to east are counted.
 const LOOKED_AT: Duration = Duration::from_secs(10);
-/// How often at most: a creation or two of the one job that waits for east. That it answers reads is no reason to try again.
+/// Most failed requests: a creation or two of the one job that waits for east. Successful reads must not cause further tries.
 const REFUSED_MAX: u64 = 3;
 
 /// Longer than the test.
 const LONG_SECS: u32 = 600;
 
-/// Pods of the job that is kept which run, as a cluster shows them.
+/// Number of ready pods of the kept job, as a cluster shows it.
 async fn ready(room: Room, cluster: &str) -> Option<i32> {
     room.jobs(cluster).get("kept").await.ok()?.status?.ready
 }
@@ -62,7 +62,7 @@ fn a_worker_whose_etcd_is_full_keeps_its_job_holds_up_nobody_and_is_used_again_w
             .say(&format!("{asked} requests to a full worker in {LOOKED_AT:?}"));
         assert!(asked <= REFUSED_MAX, "{asked} requests in {LOOKED_AT:?}");
 
-        // Why another: it is not even sent there, and people want to know why all the same.
+        // Why another job: the manager does not even send it there, and must still explain why.
         room.submit(room.job("later", "6", 1)).await;
         room.workload_where("later", |w| says_why(w, NO_SPACE)).await;
 

@@ -1,4 +1,4 @@
-//! Copies that say something they have no right to say: of clusters that were not chosen, or of an earlier dispatch.
+//! Copies with statuses that must not count: of clusters that were not chosen, or of an earlier dispatch.
 
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -24,7 +24,7 @@ fn epoch(object: &impl kube::ResourceExt) -> Option<&str> {
     object.annotations().get(DISPATCH_EPOCH).map(String::as_str)
 }
 
-/// What the manager's Workload of a job is when nothing has happened to it.
+/// Whether the manager's Workload of a job is unchanged: dispatched to east and not evicted.
 pub(super) fn is_held_in_east(workload: &Workload) -> bool {
     let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     cluster_name(workload).as_deref() == Some(EAST)
@@ -33,14 +33,14 @@ pub(super) fn is_held_in_east(workload: &Workload) -> bool {
         && !workload.is_true("Evicted")
 }
 
-/// Puts a copy into west as the manager could have sent it with that number, and makes it say this.
+/// Creates a copy in west as the manager could have sent it with that number, and sets these conditions.
 async fn plant(room: Room, job: &str, number: &str, says: &[Value]) {
     let name = room.workload(job).await.unwrap().name_any();
     let real = room.workloads(EAST).get(&name).await.unwrap();
     let mut annotations = json!(real.annotations());
     annotations[DISPATCH_EPOCH] = json!(number);
     let mut labels = real.labels().clone();
-    // Why: the worker put it there when the job came, and a copy whose job is gone is ended there.
+    // Why: the worker added this label when the job came, and it ends a copy whose job is gone.
     labels.remove(JOB_UID);
     let planted = serde_json::from_value(json!({
         "metadata": {
@@ -80,7 +80,7 @@ async fn dispatch_again(room: Room, job: &str) {
 fn a_stale_copy_that_is_marked_ended_evicted_or_admitted_earlier_changes_nothing() {
     alone("stale", EVEN, |room| async move {
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
-        // So that the engine there adds no word of its own to what is planted.
+        // So the engine there does not change the planted status.
         let queues: kube::Api<ClusterQueue> = kube::Api::all(room.shared.client(WEST));
         let hold = Patch::Merge(json!({"spec": {"stopPolicy": "Hold"}}));
         queues
@@ -127,7 +127,7 @@ fn a_stale_copy_that_is_marked_ended_evicted_or_admitted_earlier_changes_nothing
         plant(room, "evicted-before", "1", &evicted).await;
         assert_eq!(room.ours_in(WEST).await.len(), jobs.len());
         room.shared.stage.link(WEST).unwrap().heal();
-        // They go, so the manager has seen them.
+        // The manager removes them, so it has seen them.
         room.is_swept_in(WEST).await;
         for (job, before) in jobs.into_iter().zip(before) {
             let workload = room.workload(job).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is done on the manager to a job that runs elsewhere: it is preempted, gets another priority, is suspended by its user.
+//! Changes on the manager to a job that runs on a worker: it is preempted, gets another priority, or is suspended by its user.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -18,7 +18,7 @@ use crate::shared::eventually;
 
 /// Every worker has room for both, the manager for one.
 const ONE_FITS: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "16"), (WEST, "16")];
-/// Longer than a test: such a job ends when it is told to.
+/// Longer than a test: such a job ends only when it is stopped.
 const LONG_SECS: u32 = 600;
 
 /// A priority class that only the manager knows.
@@ -115,7 +115,7 @@ fn another_priority_class_reaches_the_copy_of_a_job_that_runs_and_does_not_distu
     });
 }
 
-/// Who wants it stopped deactivates its Workload: a job that is admitted is set going again.
+/// To stop an admitted job, a user deactivates its Workload. If the user suspends the job, the manager resumes it.
 ///
 /// Spec: jobs 5.1 row 18, jobs 10.3; safety I1
 #[test]
@@ -148,7 +148,7 @@ fn a_job_that_its_user_suspends_is_resumed_and_its_run_in_the_worker_goes_on() {
     });
 }
 
-/// As on one cluster: what runs is stopped, and the job waits in its new size.
+/// As on one cluster: the run is stopped, and the job waits with its new size.
 ///
 /// Spec: jobs 5.3 C3, C4; safety I1, I4
 #[test]
@@ -156,7 +156,7 @@ fn a_job_whose_size_is_changed_while_it_runs_is_stopped_in_its_worker_and_starts
     is_resized("resized", json!({"parallelism": 2}));
 }
 
-/// As who applies the first manifest again, with another size.
+/// As when a user applies the first manifest again, with another size.
 ///
 /// Spec: jobs 5.3 C3, C4; safety I1, I4
 #[test]

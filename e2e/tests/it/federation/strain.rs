@@ -12,15 +12,15 @@ use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone};
 
 /// Only east has room.
 const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
-/// An API server or its storage gets a tenth of the time: so long it stands still, and so long it may run.
+/// An API server or its storage gets a tenth of the time: how long it is stopped, and how long it then runs.
 const STARVED: (Duration, Duration) = (Duration::from_millis(450), Duration::from_millis(50));
 /// Connections live for less than this.
 const LIFE_MILLIS: u64 = 2_500;
-/// For so long each time nobody can connect.
+/// How long connections are refused at each cut.
 const CUT: Duration = Duration::from_millis(50);
-/// Where the dice begin; another number plays other moments.
+/// The seed of the random moments.
 const SEED: u64 = 24;
-/// So that there are new ones all the time.
+/// Pause between two jobs, so that there are new ones all the time.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Jobs that come one after the other; each of them is sent once, to where it ends well.
@@ -35,7 +35,7 @@ async fn jobs_end_once(room: Room, count: usize) {
     }
 }
 
-/// Lets something stand still most of the time, for ever.
+/// Pauses a process most of the time, for ever.
 async fn starve(pause: impl Fn(), resume: impl Fn()) {
     loop {
         pause();

@@ -1,4 +1,4 @@
-//! Two managers of different origins on one worker: each looks after its own and does not see the other's.
+//! Two managers of different origins on one worker: each handles its own objects and ignores the other's.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8")];
 /// The origin of the first manager, which is the default.
 const FIRST: &str = "multikueue";
 
-/// What nobody but its own manager and its worker may change of an object: its UID, its generation, and that it is not being deleted.
+/// Parts of an object that only its manager and its worker may change: its UID, its generation, and whether it is being deleted.
 type State = (Option<String>, Option<i64>, bool);
 
 fn state(object: &impl ResourceExt) -> State {
@@ -29,7 +29,7 @@ fn state(object: &impl ResourceExt) -> State {
     (uid, generation, meta.deletion_timestamp.is_some())
 }
 
-/// What a manager of this origin has in east, by job.
+/// The objects of the manager with this origin in east, by job.
 async fn belongings(room: Room, origin: &str) -> BTreeMap<String, State> {
     let ours = ListParams::default().labels(&format!("{MULTIKUEUE_ORIGIN}={origin}"));
     let jobs = room.jobs(EAST).list(&ours).await.unwrap();
@@ -54,7 +54,7 @@ async fn is_swept_of(room: Room, origin: &str, job: &str) {
     eventually(|| async { of_job(room, origin, job).await.is_empty().then_some(()) }).await;
 }
 
-/// Nobody took from it what its worker had.
+/// The job was sent once and never taken from its worker.
 async fn was_sent_once(room: Room, job: &str) {
     let workload = room.workload(job).await.unwrap();
     assert_eq!(

@@ -1,5 +1,4 @@
-//! What happens in a worker and no watch tells: because all watches stay open and say nothing, or because they leave something
-//! out.
+//! Changes in a worker that no watch reports, because all watches stay open and silent, or because they lose events.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -24,24 +23,24 @@ use crate::shared::eventually;
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
 /// Only east has room.
 const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
-/// Longer than a test: such a job ends when it is told to.
+/// Longer than a test: such a job ends only when it is stopped.
 const LONG_SECS: u32 = 600;
 
-/// A watch that says nothing for so long is taken for dead.
+/// The manager considers a watch dead after this much silence.
 const SILENCE: Duration = Duration::from_secs(150);
-/// How much later at most what it has hidden is known.
+/// How much later at most the manager knows the missed changes.
 const LATE: Duration = Duration::from_secs(15);
-/// How exactly it is known since when they are silent.
+/// Precision of the time at which the silence began.
 const OPENED: Duration = Duration::from_secs(5);
 /// Kinds that the manager watches in a worker.
 const KINDS: u32 = 4;
-/// What an operator would take for a sign of silence, in seconds: API servers say something about every minute.
+/// Seconds of silence that an administrator would notice: API servers send something about every minute.
 const LAG_SEEN: f64 = 120.0;
-/// No job may wait longer for its place beside a worker that is not heard.
+/// Longest wait of a job for its place beside a silent worker.
 const WAIT_MAX: Duration = Duration::from_secs(8);
-/// Nor longer than this when it is offered to that worker first: after ten seconds others are asked too.
+/// Longest wait if the job is offered to that worker first: after ten seconds the manager asks others too.
 const ASKED_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked at what the manager believes.
+/// How often the test reads the manager's state.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Lets the pod of a job end well, so that nothing depends on how long something takes.
@@ -138,7 +137,7 @@ fn what_ends_while_watches_say_nothing_is_known_after_one_limit_and_holds_up_nob
         assert_eq!(room.started("elsewhere").await, WEST);
         let elsewhere = submitted.elapsed();
         assert!(elsewhere <= WAIT_MAX, "{elsewhere:?}");
-        // East is asked first and takes it, and nobody hears of it.
+        // East is asked first and takes the job, and the manager does not hear of it.
         let submitted = Instant::now();
         room.submit(room.job("asked", "1", 1)).await;
         eventually(|| async {
@@ -232,7 +231,7 @@ where
 {
     of.delete(name, &DeleteParams::background()).await.unwrap();
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // Why whatever the answer: it may be gone by now.
+    // Why ignored: the object may be gone by now.
     let _ = of.patch(name, &PatchParams::default(), &bare).await;
     eventually(|| async { of.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
 }

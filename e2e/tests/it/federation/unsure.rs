@@ -32,7 +32,7 @@ async fn end_once(room: Room, names: &[String]) {
     room.is_swept().await;
 }
 
-/// All of the quota: nothing that nobody knows of holds any.
+/// A job of the whole quota: no forgotten job may hold any of it.
 async fn quota_is_free(room: Room) {
     room.submit(room.job("whole", "8", 1)).await;
     room.job_is(MANAGER, "whole", "Complete").await;

@@ -1,4 +1,4 @@
-//! Copies that somebody deletes in a worker while nobody looks.
+//! Copies that another client deletes in a worker while the manager cannot see it.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +14,7 @@ use crate::shared::eventually;
 /// A job of 6 CPU fits only into west.
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), ("east", "4"), (WEST, "8")];
 
-/// Takes a job away in west by force, so that also the manager's finalizer does not keep it, and leaves its Workload there.
+/// Deletes a job in west without its finalizers, also the manager's, and leaves its Workload there.
 async fn delete_copy(room: Room, name: &str) {
     let orphan = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
@@ -50,7 +50,7 @@ fn a_job_whose_copy_is_deleted_before_its_end_was_seen_ends_as_its_workload_did(
         };
         eventually(over).await;
         delete_copy(room, "ended").await;
-        // Why: a watch that is taken up again tells what was missed, the last status of the job too.
+        // Why: a resumed watch would report the missed events, the last status of the job too.
         room.shared.stage.kill(MANAGER).unwrap();
         room.shared.stage.restart(MANAGER).await.unwrap();
         room.shared.stage.link(WEST).unwrap().heal();
@@ -72,7 +72,7 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         let jobs = room.jobs(MANAGER);
         let first = eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
-        // Why held: so that it stays where it is put back to.
+        // Why held: so that the job keeps the state to which it is set back.
         let queues: kube::Api<roadstead_api::kueue::v1beta2::ClusterQueue> =
             kube::Api::all(room.shared.client(MANAGER));
         let stop = |policy: &str| kube::api::Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
@@ -106,7 +106,7 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         assert!(!has(&jobs.get("again").await.unwrap(), "Complete"));
         queues.patch(room.name, &params, &stop("None")).await.unwrap();
         let ended = room.job_is(MANAGER, "again", "Complete").await;
-        // Why it is worth a look: the API server lets nobody change the start of a job that is not suspended.
+        // Why checked: the API server refuses a change of the start time of a job that is not suspended.
         let start = |job: &Job| job.status.as_ref().unwrap().start_time.clone().unwrap();
         assert!(
             start(&ended) > start(&first),

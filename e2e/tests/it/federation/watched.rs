@@ -1,4 +1,4 @@
-//! What is put into a cluster while a test runs, however short its stay.
+//! Records objects that are created in a cluster while a test runs, also short-lived ones.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-/// How long what has happened already may take to be seen.
+/// How late a watch may report an event.
 const LATE: Duration = Duration::from_millis(500);
 
-/// A watch that was opened before what it is to see.
+/// A watch that is opened before the events that it records.
 pub(super) struct Watched<K> {
     events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<K>>> + Send>>,
 }
@@ -21,7 +21,7 @@ impl<K> Watched<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    /// Looks at objects with these labels from now on.
+    /// Watches objects with these labels from now on.
     pub(super) async fn start(api: &Api<K>, labels: &str) -> Self {
         let all = api.list(&ListParams::default()).await.unwrap();
         let version = all.metadata.resource_version.unwrap();
@@ -32,7 +32,7 @@ where
         }
     }
 
-    /// Names of those that were created since.
+    /// Names of the objects that were created since.
     pub(super) async fn created(self) -> Vec<String> {
         let until_now = self.events.take_until(tokio::time::sleep(LATE));
         let created = until_now.filter_map(async |event| match event {

@@ -10,7 +10,7 @@ use roadstead_e2e::binaries::Program;
 use super::*;
 use crate::shared::{output_of, tool};
 
-/// Namespace of an installation where a command names none.
+/// Namespace of an installation if a command names none.
 const USUAL: &str = "kueue-system";
 /// Commands that other tests run, by their beginning.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -29,7 +29,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(repository().join("deploy/docs").join(name)).unwrap()
 }
 
-/// The blocks of one language in a document.
+/// The code blocks of one language in a document.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     let after = text.split(&fence).skip(1);
@@ -72,7 +72,7 @@ impl Desk {
         fs::write(self.dir.join(name), value.to_string()).unwrap();
     }
 
-    /// Runs a line with what is added to it. `KUBECONFIG` names the cluster of commands that name none.
+    /// Runs a line with more arguments. `KUBECONFIG` names the cluster of commands that name none.
     async fn types(&self, line: &str, more: &[&str], kubeconfig: &str) -> String {
         let mut words = line.split_whitespace();
         let program = match words.next() {
@@ -99,7 +99,7 @@ fn beside_others() -> Value {
     })
 }
 
-/// Lays `over` over `under`, object by object.
+/// Merges `over` into `under`, object by object.
 fn merge(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -111,7 +111,7 @@ fn merge(under: &mut Value, over: &Value) {
     }
 }
 
-/// What the test adds to a command of ours.
+/// Arguments that the test adds to a `roadstead` command.
 fn added(line: &str) -> Vec<&'static str> {
     let says = |words: &str| line.starts_with(&format!("roadstead {words}"));
     let reads_only = line.contains("--dry-run") || line.contains("--print-yaml");
@@ -203,7 +203,7 @@ async fn the_commands_of_the_documents_install_register_and_uninstall_as_they_st
     }
 
     furnish(&manager, Some("multikueue")).await;
-    // What `sync` is there for: the worker has the queue, and lacks the namespace and its LocalQueue.
+    // The case for `sync`: the worker has the queue, and lacks the namespace and its LocalQueue.
     for object in of_the_queue(None) {
         apply(&east.client, object).await.unwrap();
     }

@@ -2,10 +2,13 @@
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use roadstead_e2e::options::RUN_SECONDS;
 use serde_json::{Value, json};
 
-use super::ground::{EAST, Room, condition, is_true, play_workflows, resource};
+use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_workflows, resource};
 use crate::shared::eventually;
+
+mod across;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// Where a pod says which step it is.
@@ -25,18 +28,26 @@ fn workloads() -> ApiResource {
 
 /// Creates a Workflow with this spec, and gives its name.
 async fn submit(room: Room, spec: Value) -> String {
+    submit_on(room, EAST, spec).await
+}
+
+async fn submit_on(room: Room, cluster: &str, spec: Value) -> String {
     let workflow = json!({
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
         "metadata": {"generateName": "steps-", "namespace": room.name}, "spec": spec,
     });
-    let api = room.api(EAST, &workflows());
+    let api = room.api(cluster, &workflows());
     let object: DynamicObject = serde_json::from_value(workflow).unwrap();
     let created = api.create(&PostParams::default(), &object).await.unwrap();
     created.metadata.name.unwrap()
 }
 
 async fn all(room: Room, resource: &ApiResource) -> Vec<Value> {
-    let api: Api<DynamicObject> = room.api(EAST, resource);
+    all_on(room, EAST, resource).await
+}
+
+async fn all_on(room: Room, cluster: &str, resource: &ApiResource) -> Vec<Value> {
+    let api: Api<DynamicObject> = room.api(cluster, resource);
     let all = api.list(&ListParams::default()).await.unwrap();
     all.items
         .iter()
@@ -136,58 +147,114 @@ fn steps_wait_in_the_queues_of_their_templates_one_after_the_other() {
     );
 }
 
+/// A Workflow of two steps in this queue: the second prints what the first gives.
+fn produce_and_print(queue: &str) -> Value {
+    let produce = json!({"outputs": {"parameters": [{"name": "answer", "valueFrom": {"path": "/tmp/answer"}}]},
+        "inputs": {"parameters": [{"name": "message"}]}});
+    let print = json!({"inputs": {"parameters": [{"name": "message"}]}});
+    json!({
+        "entrypoint": "main",
+        "podMetadata": {"labels": {QUEUE: queue}},
+        "templates": [
+            {"name": "main", "steps": [
+                [step("produce", "produce")],
+                [{"name": "print", "template": "print", "arguments": {"parameters": [
+                    {"name": "message", "value": "{{steps.produce.outputs.parameters.answer}}"},
+                ]}}],
+            ]},
+            template("produce", &produce),
+            template("print", &print),
+        ],
+    })
+}
+
+/// The result that the sidecar of this step would report, owned as it says: containers do not run here.
+fn result_of(room: Room, pod: &Value) -> Value {
+    let mut owner = pod["metadata"]["ownerReferences"][0].clone();
+    for word in ["controller", "blockOwnerDeletion"] {
+        owner.as_object_mut().unwrap().remove(word);
+    }
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult",
+        "metadata": {
+            "name": pod["metadata"]["annotations"][NODE], "namespace": room.name, "ownerReferences": [owner],
+            "labels": {
+                "workflows.argoproj.io/workflow": owner["name"],
+                "workflows.argoproj.io/report-outputs-completed": "true",
+            },
+        },
+        "outputs": {"parameters": [{"name": "answer", "value": "forty-two"}]},
+    })
+}
+
+fn assert_prints(pod: &Value, said: &str) {
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    let main = containers.iter().find(|one| one["name"] == "main").unwrap();
+    assert!(main.to_string().contains(said), "{main}");
+}
+
 /// Spec: jobs 13.2
 #[test]
 fn a_whole_workflow_waits_in_one_queue_and_a_step_uses_what_the_one_before_gave() {
     play_workflows("argo-whole", &[("user-queue", 1)], async |room| {
-        let produce = json!({"outputs": {"parameters": [{"name": "answer", "valueFrom": {"path": "/tmp/answer"}}]},
-            "inputs": {"parameters": [{"name": "message"}]}});
-        let print = json!({"inputs": {"parameters": [{"name": "message"}]}});
-        let name = submit(
-            room,
-            json!({
-                "entrypoint": "main",
-                "podMetadata": {"labels": {QUEUE: "user-queue"}},
-                "templates": [
-                    {"name": "main", "steps": [
-                        [step("produce", "produce")],
-                        [{"name": "print", "template": "print", "arguments": {"parameters": [
-                            {"name": "message", "value": "{{steps.produce.outputs.parameters.answer}}"},
-                        ]}}],
-                    ]},
-                    template("produce", &produce),
-                    template("print", &print),
-                ],
-            }),
-        )
-        .await;
-        // The result that the sidecar of the step would report: containers do not run here.
+        let name = submit(room, produce_and_print("user-queue")).await;
         let first = eventually(|| async { all(room, &pods()).await.into_iter().next() }).await;
-        room.apply(
-            EAST,
-            json!({
-                "apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult",
-                "metadata": {
-                    "name": first["metadata"]["annotations"][NODE], "namespace": room.name,
-                    "labels": {
-                        "workflows.argoproj.io/workflow": name,
-                        "workflows.argoproj.io/report-outputs-completed": "true",
-                    },
-                },
-                "outputs": {"parameters": [{"name": "answer", "value": "forty-two"}]},
-            }),
-        )
-        .await;
+        room.apply(EAST, result_of(room, &first)).await;
         room.until(EAST, &workflows(), &name, has_succeeded).await;
         let printed = all(room, &pods()).await;
-        let printed = printed
-            .iter()
-            .find(|pod| pod["metadata"]["name"] != first["metadata"]["name"])
-            .unwrap();
-        let containers = printed["spec"]["containers"].as_array().unwrap();
-        let main = containers.iter().find(|one| one["name"] == "main").unwrap();
-        let text = main.to_string();
-        assert!(text.contains("forty-two"), "{text}");
+        let others = |pod: &&Value| pod["metadata"]["name"] != first["metadata"]["name"];
+        assert_prints(printed.iter().find(others).unwrap(), "forty-two");
         assert_eq!(all(room, &workloads()).await.len(), 2);
+    });
+}
+
+/// Spec: jobs 13.2
+#[test]
+fn a_step_that_makes_room_is_tried_again_when_there_is_room() {
+    play_workflows("argo-retry", &[("user-queue", 1)], async |room| {
+        let labels = |class: &[(&str, &str)]| {
+            let all = class.iter().copied().chain([(QUEUE, "user-queue")]);
+            Value::Object(all.map(|(name, value)| (name.to_owned(), json!(value))).collect())
+        };
+        let one = |labels: Value, secs: u32, more: Value| {
+            let mut template = template("main", &more);
+            template["container"]["args"] = json!(["once"]);
+            template["metadata"] = json!({"labels": labels, "annotations": {RUN_SECONDS: secs.to_string()}});
+            json!({"entrypoint": "main", "templates": [template]})
+        };
+        let again = json!({"retryStrategy": {"limit": "3", "retryPolicy": "Always"}});
+        let first = submit(room, one(labels(&[]), LONG_SECS, again)).await;
+        let of = |pod: &Value, workflow: &str| {
+            pod["metadata"]["labels"]["workflows.argoproj.io/workflow"] == *workflow
+        };
+        let running = async |workflow: &str| {
+            eventually(|| async {
+                let mut pods = all(room, &pods()).await.into_iter();
+                pods.find(|pod| {
+                    let goes = pod["metadata"]["deletionTimestamp"].is_string();
+                    of(pod, workflow) && pod["status"]["phase"] == "Running" && !goes
+                })
+            })
+            .await
+        };
+        let tried = running(&first).await;
+        // As the sidecar does: a step that has run ends only when it says that everything is reported, also when its pod is deleted.
+        let mut report = result_of(room, &tried);
+        report["metadata"]["labels"]["workflows.argoproj.io/report-outputs-completed"] = json!("false");
+        room.apply(EAST, report).await;
+        // Why: a step that the controller has not seen running is made anew, without being counted as tried.
+        let runs = |workflow: &Value| {
+            let nodes = workflow["status"]["nodes"].as_object();
+            let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
+            nodes.any(|node| node["type"] == "Pod" && node["phase"] == "Running")
+        };
+        room.until(EAST, &workflows(), &first, runs).await;
+        let high = labels(&[("kueue.x-k8s.io/priority-class", "high")]);
+        let second = submit(room, one(high, 3, json!({}))).await;
+        room.until(EAST, &workflows(), &second, has_succeeded).await;
+        room.apply(EAST, result_of(room, &tried)).await;
+        let anew = running(&first).await;
+        assert_ne!(tried["metadata"]["name"], anew["metadata"]["name"]);
+        room.delete(EAST, &workflows(), &first).await;
     });
 }

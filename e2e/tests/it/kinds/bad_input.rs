@@ -1,4 +1,4 @@
-//! What users do to jobs of other kinds while those wait or run, on one cluster and with their own controllers.
+//! Bad changes by users to pending or running jobs of other kinds, on one cluster and with their own controllers.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

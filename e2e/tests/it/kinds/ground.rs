@@ -36,12 +36,12 @@ const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
 pub(super) const LONG_SECS: u32 = 600;
 
-/// For what one test does.
+/// Limit of one test.
 const DEADLINE: Duration = Duration::from_mins(3);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
-// Why one for all: what the federation does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the federation must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static STAGE: OnceCell<Stage> = OnceCell::const_new();
 
@@ -69,7 +69,9 @@ async fn start() -> Stage {
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
         "featureGates": {"SparkApplicationIntegration": true},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
+        "roadstead": {"appwrapper": {
+            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "PyTorchJob.v1.kubeflow.org"],
+        }},
     });
     let stage = Stage::start(spec, Progress::stderr())
         .await
@@ -102,31 +104,107 @@ pub(super) fn play<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, STAGE.get_or_init(start)));
         let stage = started.await.expect("the start must end");
-        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| {
-            queue.with_quota(*cluster, &[("cpu", *cpu), ("memory", "64Gi")])
-        };
-        let queue = cores.iter().fold(Queue::new(name), add);
-        stage
-            .furnish(name, queue)
-            .await
-            .unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let room = Room {
-            home: Home::Stage(stage),
-            name,
-        };
-        if timeout(DEADLINE, body(room)).await.is_err() {
-            let tail = |cluster: &str| std::fs::read_to_string(stage.log(cluster).unwrap()).unwrap();
-            for cluster in [MANAGER, EAST] {
-                let log = tail(cluster);
-                let lines: Vec<&str> = log.lines().rev().take(30).collect();
-                println!(
-                    "{cluster}:\n{}",
-                    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
-                );
-            }
-            panic!("test {name} must end within its deadline");
-        }
+        play_on(stage, name, cores, body).await;
     });
+}
+
+/// A federation with two workers in which pods are shown on virtual nodes and the manager has the workflow controller, for all tests
+/// of that.
+static SHOWN: OnceCell<(Stage, Controller)> = OnceCell::const_new();
+
+/// What a worker needs for results of workflow steps: the Workflows themselves are on the manager.
+fn results_of_steps() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workflowtaskresults.argoproj.io"},
+        "spec": {
+            "group": "argoproj.io", "scope": "Namespaced",
+            "names": {"kind": "WorkflowTaskResult", "listKind": "WorkflowTaskResultList",
+                "plural": "workflowtaskresults", "singular": "workflowtaskresult"},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+async fn start_shown() -> (Stage, Controller) {
+    let manager = Options {
+        kwok: false,
+        ..Options::complete(MANAGER)
+    };
+    let worker = |name: &str| {
+        let node = Node::new(format!("{name}-1"), "64", "256Gi");
+        Worker::new(Options::complete(name).with_node(node)).unregistered()
+    };
+    let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)]);
+    spec.configuration = json!({
+        "integrations": {"frameworks": ["batch/job", "pod"]}, "multiKueue": {"gcInterval": "3s"},
+        "roadstead": {"virtualNodes": {"enable": true}},
+    });
+    let stage = Stage::start(spec, Progress::stderr())
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for object in rights::virtual_nodes(SYSTEM_NAMESPACE) {
+        stage::apply(&stage.client(MANAGER).unwrap(), object)
+            .await
+            .unwrap();
+    }
+    for worker in [EAST, WEST] {
+        let definition = stage::apply(&stage.client(worker).unwrap(), results_of_steps()).await;
+        definition.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let joined = stage
+            .join_to(MANAGER, worker, &["--integrations", "batch/job,pod"])
+            .await;
+        joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
+    let controller = Controller::start(Runs::Workflows, &stage.planes().manager, &Progress::stderr()).await;
+    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    (stage, controller)
+}
+
+/// The same where pods are shown on virtual nodes.
+pub(super) fn play_shown<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: &[(&str, &str)],
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, SHOWN.get_or_init(start_shown)));
+        let (stage, _workflows) = started.await.expect("the start must end");
+        play_on(stage, name, cores, body).await;
+    });
+}
+
+async fn play_on<F: Future<Output = ()>>(
+    stage: &'static Stage,
+    name: &'static str,
+    cores: &[(&str, &str)],
+    body: impl FnOnce(Room) -> F,
+) {
+    let add = |queue: Queue, (cluster, cpu): &(&str, &str)| {
+        queue.with_quota(*cluster, &[("cpu", *cpu), ("memory", "64Gi")])
+    };
+    let queue = cores.iter().fold(Queue::new(name), add);
+    stage
+        .furnish(name, queue)
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let room = Room {
+        home: Home::Stage(stage),
+        name,
+    };
+    if timeout(DEADLINE, body(room)).await.is_err() {
+        let tail = |cluster: &str| std::fs::read_to_string(stage.log(cluster).unwrap()).unwrap();
+        for cluster in [MANAGER, EAST] {
+            let log = tail(cluster);
+            let lines: Vec<&str> = log.lines().rev().take(30).collect();
+            println!(
+                "{cluster}:\n{}",
+                lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+            );
+        }
+        panic!("test {name} must end within its deadline");
+    }
 }
 
 /// Runs a test on one embedded cluster with a worker, in which JobSets are played.

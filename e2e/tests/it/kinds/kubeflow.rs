@@ -18,7 +18,7 @@ fn template(container: &str, secs: u32) -> Value {
 ///
 /// Why not `Never`: a pod that is deleted ends as failed, and with that policy the operator then calls a job failed that was held and
 /// let go again before its pods were gone.
-fn replicas(container: &str, roles: &[&str], secs: u32) -> Value {
+pub(super) fn replicas(container: &str, roles: &[&str], secs: u32) -> Value {
     let one = json!({"replicas": 1, "restartPolicy": "OnFailure", "template": template(container, secs)});
     roles
         .iter()
@@ -50,7 +50,7 @@ const fn trained(kind: &'static str, template: &'static str, spec: fn(u32) -> Va
     }
 }
 
-const MASTER_AND_WORKER: [&str; 2] = ["Master", "Worker"];
+pub(super) const MASTER_AND_WORKER: [&str; 2] = ["Master", "Worker"];
 
 pub(super) static TRAINING: [Subject; 5] = [
     trained(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::ground::{EAST, KUEUE, MANAGER, Room, is_true, play, pods, resource};
 use super::served::{EXPLANATION, explained};
 
-/// Lets the account of the manager look whether a Secret is there. Nothing else of what a pod can name.
+/// Lets the manager's account read Secrets, and no other kind that a pod can name.
 async fn may_look_for_secrets(room: Room) {
     let name = "roadstead-needs";
     let role = json!({
@@ -37,7 +37,7 @@ fn job(room: Room) -> Value {
     })
 }
 
-/// The settings are missing too, but the account may not look for them, so that is not known and holds nothing up.
+/// The settings are missing too, but the account may not read them, so the manager does not know and does not wait for them.
 ///
 /// Spec: experience 5
 #[test]

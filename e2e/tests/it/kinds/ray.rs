@@ -80,7 +80,7 @@ fn clusters() -> ApiResource {
     CLUSTER.resource()
 }
 
-/// Everything that one of them makes, and what stands for it in a queue.
+/// The kinds of all objects that one of them creates, and Workloads.
 fn all_of_it() -> [ApiResource; 5] {
     [
         SERVICE.resource(),
@@ -91,7 +91,7 @@ fn all_of_it() -> [ApiResource; 5] {
     ]
 }
 
-/// It serves on a worker, shows that here, and goes with all it has made.
+/// It serves on a worker, shows that on the manager, and is deleted with all objects that it created.
 async fn serves_far(room: Room, server: &Server) {
     let created = server.submit(room, MANAGER).await;
     assert!(server.is_held(&created));
@@ -162,7 +162,7 @@ fn a_rayservice_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
     });
 }
 
-/// Its operator never lets a cluster go that it has made while the service was held.
+/// The operator never starts a cluster that it created while the service was suspended.
 ///
 /// Spec: jobs 9.8, 5.2, 5.9, 15.86
 #[test]

@@ -1,4 +1,4 @@
-//! What every kind of job must do, played for some kinds at a time in one queue: on one cluster, and from the manager to a worker.
+//! Scenes for every kind of job, for several kinds at a time in one queue: on one cluster, and from the manager to a worker.
 
 use futures::future::join_all;
 use kube::api::{ApiResource, PostParams};
@@ -46,7 +46,7 @@ impl Subject {
         self.kind.to_lowercase()
     }
 
-    /// Everything that one of its jobs makes, and what stands for it in a queue.
+    /// The kinds of all objects that one of its jobs creates, and Workloads.
     pub(super) fn all_of_it(&self) -> Vec<ApiResource> {
         let usual = [(self.api_version, self.kind), (KUEUE, "Workload"), ("v1", "Pod")];
         let all = usual.iter().chain(self.makes);
@@ -105,7 +105,7 @@ fn cores(subjects: &[Subject]) -> usize {
     subjects.iter().map(|subject| subject.pods).sum()
 }
 
-/// All of them run, are preempted by a job that needs the whole queue, go on after it, and are deleted; others run to their end.
+/// All jobs run, are preempted by a job that needs the whole queue, run again after it, and are deleted; others run to their end.
 ///
 /// The queue of the test has room for one job of each kind.
 pub(super) async fn alone(room: Room, subjects: &[Subject]) {
@@ -189,7 +189,7 @@ fn large_job(room: Room, pods_of_it: usize) -> Value {
     })
 }
 
-/// All of them run on a worker, show here what they do there and that they have ended, and leave nothing when they are deleted.
+/// All jobs run on a worker, show their state and end on the manager, and leave nothing when they are deleted.
 pub(super) async fn far(room: Room, subjects: &[Subject]) {
     let ended = async |subject: &Subject| {
         let created = subject.submit(room, MANAGER, SHORT_SECS, None).await;
@@ -216,8 +216,8 @@ pub(super) async fn far(room: Room, subjects: &[Subject]) {
     nothing_left(room, MANAGER, subjects).await;
 }
 
-/// All of them run on a worker, and here their statuses are the same; what is stopped here goes there with its pods and runs anew;
-/// what is deleted here leaves nothing.
+/// All jobs run on a worker with the same statuses on the manager. A job that is stopped on the manager is removed there with its
+/// pods and runs anew. A deleted job leaves nothing.
 pub(super) async fn stopped_from_far(room: Room, subjects: &[Subject]) {
     let workloads = resource(KUEUE, "Workload");
     let again = async |subject: &Subject| {

@@ -1,4 +1,4 @@
-//! A kind that a worker does not serve, and that comes while everything runs.
+//! A kind that a worker does not serve at first, and that is added while everything runs.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -17,7 +17,7 @@ pub(super) fn definitions(room: Room) -> Api<CustomResourceDefinition> {
     Api::all(room.client(WEST))
 }
 
-/// Takes a kind away from the worker; gives its definition.
+/// Takes a kind away from the worker. Returns its definition.
 pub(super) async fn take_away(room: Room, name: &str) -> CustomResourceDefinition {
     let mut definition = definitions(room).get(name).await.unwrap();
     definitions(room)
@@ -64,7 +64,7 @@ pub(super) async fn explained(room: Room, job: &str) -> String {
     said.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// Nothing is restarted: the worker is connected all the time, and its other jobs run.
+/// No process is restarted: the worker stays connected, and its other jobs run.
 ///
 /// Spec: safety F26; multikueue 10.F6 (deviation); experience 5
 #[test]

@@ -1,5 +1,5 @@
-//! `SparkApplication`. The tests play its operator: the real one starts its pods by `spark-submit`, a program of Java that is not at hand
-//! everywhere. They make the pods and write the status as version 2.5 of it does.
+//! `SparkApplication`. The tests play its operator, because the real one starts its pods by `spark-submit`, a Java program that not
+//! every machine has. They create the pods and write the status as its version 2.5 does.
 
 use kube::api::{ApiResource, Patch, PatchParams, PostParams};
 use roadstead_e2e::stage;
@@ -17,7 +17,7 @@ fn apps() -> ApiResource {
     resource(API_VERSION, "SparkApplication")
 }
 
-/// What the release of the operator serves, as far as it is looked at here.
+/// The definition of the operator's release, reduced to the fields of these tests.
 async fn define(room: Room, cluster: &str) {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"type": "object", "properties": {"spec": any, "status": any}});
@@ -77,7 +77,7 @@ fn is_held(app: &Value) -> bool {
     app["spec"]["suspend"] == true
 }
 
-/// The operator says how it does.
+/// Writes the state as the operator does.
 async fn say(room: Room, state: &str, executors: &str) {
     let status = json!({"status": {
         "applicationState": {"state": state, "errorMessage": ""},
@@ -89,7 +89,7 @@ async fn say(room: Room, state: &str, executors: &str) {
         .unwrap();
 }
 
-/// The operator runs it: pods with what stands in the fields of the roles.
+/// Runs the application as the operator does: with pods from the fields of the roles.
 async fn run(room: Room, secs: u32) {
     let app = until(room, EAST, |app| !is_held(app)).await;
     for (role, name) in [
@@ -115,7 +115,7 @@ async fn run(room: Room, secs: u32) {
     say(room, "RUNNING", "RUNNING").await;
 }
 
-/// The operator stops it.
+/// Stops the application as the operator does.
 async fn stop(room: Room) {
     until(room, EAST, is_held).await;
     say(room, "SUSPENDING", "RUNNING").await;
@@ -185,7 +185,7 @@ fn a_sparkapplication_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
     });
 }
 
-/// It has no field that says who runs it, so it stays held on the manager.
+/// It has no field that names its controller, so it stays suspended on the manager.
 ///
 /// Spec: jobs 9.10, 10.1; multikueue 5
 #[test]

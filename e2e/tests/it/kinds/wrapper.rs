@@ -3,12 +3,13 @@
 use std::fs;
 
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{
     EAST, KUEUE, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, pods, resource,
 };
+use super::kubeflow::{MASTER_AND_WORKER, replicas};
 use super::served::{definitions, take_away};
 use crate::shared::{chain, client_as};
 
@@ -110,6 +111,58 @@ fn a_wrapper_of_the_manager_runs_on_a_worker_as_one_and_shows_all_of_its_status(
     });
 }
 
+/// As the sample of the reference: a `PyTorchJob` of a master and a worker, with the real training operator.
+///
+/// Spec: appwrapper 1.5, 8.2, 9; multikueue 11.57
+#[test]
+fn a_wrapped_pytorchjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
+    play("wrap-torch", &[(MANAGER, "4"), (EAST, "4")], async |room| {
+        let torch = resource("kubeflow.org/v1", "PyTorchJob");
+        let mut all = all_of_it().to_vec();
+        all.push(torch.clone());
+        let template = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"},
+            "spec": {"pytorchReplicaSpecs": replicas("pytorch", &MASTER_AND_WORKER, 3)},
+        });
+        let mut whole = wrapper(room, "train", 3);
+        whole["spec"]["components"] = json!([{"template": template}]);
+        submit(room, whole).await;
+        room.running(EAST, 2).await;
+        let child = room
+            .until(EAST, &torch, "train", |job| is_true(job, "Running"))
+            .await;
+        let owner = &child["metadata"]["ownerReferences"][0];
+        assert_eq!(
+            (&owner["kind"], &owner["controller"]),
+            (&json!("AppWrapper"), &json!(true))
+        );
+        let workload = room.workload(EAST, "train", |w| is_true(w, "Admitted")).await;
+        assert_eq!(
+            workload["spec"]["podSets"].as_array().unwrap().len(),
+            2,
+            "one for each role"
+        );
+        let queued = room
+            .api(EAST, &resource(KUEUE, "Workload"))
+            .list(&ListParams::default())
+            .await;
+        assert_eq!(
+            queued.unwrap().items.len(),
+            1,
+            "what is wrapped is not queued again"
+        );
+
+        let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
+        assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
+        let succeeded = |w: &Value| w["status"]["phase"] == "Succeeded";
+        let ended = room.until(MANAGER, &wrappers(), "train", succeeded).await;
+        assert_eq!(ended["status"]["componentStatus"][0]["kind"], "PyTorchJob");
+        room.is_empty(EAST, &all).await;
+        room.delete(MANAGER, &wrappers(), "train").await;
+        room.is_empty(MANAGER, &all).await;
+    });
+}
+
 /// Spec: appwrapper 5.7, B22; multikueue 3.9
 #[test]
 fn of_a_wrapper_that_is_deleted_while_it_runs_elsewhere_nothing_stays() {
@@ -176,6 +229,44 @@ fn a_worker_without_wrappers_is_no_candidate_until_it_serves_them() {
         room.delete(MANAGER, &wrappers(), "train").await;
         room.is_empty(MANAGER, &all_of_it()).await;
         room.is_empty(WEST, &all_of_it()).await;
+    });
+}
+
+/// Its pods fit no node of the worker that has more room, which gives it up; the other one has the node.
+///
+/// Spec: multikueue 3.3 R3 (deviation); safety 1 I11, 3.1
+#[test]
+fn a_wrapper_that_a_worker_gives_up_is_tried_on_another_one() {
+    let cores = [(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
+    play("wrap-elsewhere", &cores, async |room| {
+        let _alone = WEST_CHANGES.lock().await;
+        join(room.stage(), WEST).await;
+        let mut stubborn = wrapper(room, "train", 3);
+        let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
+        stubborn["metadata"]["annotations"] = json!({
+            "roadstead.dev/retry-elsewhere": "1", knob("retryLimit"): "0",
+            knob("admissionGracePeriodDuration"): "3s", knob("warmupGracePeriodDuration"): "3s",
+        });
+        for (component, spec) in [(1, "/spec/template/spec"), (2, "/spec")] {
+            let template = &mut stubborn["spec"]["components"][component]["template"];
+            let pods = template.pointer_mut(spec).unwrap();
+            pods["nodeSelector"] = json!({"kubernetes.io/hostname": format!("{WEST}-1")});
+        }
+        submit(room, stubborn).await;
+        room.until(EAST, &wrappers(), "train", |_| true).await;
+        let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
+        assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
+        assert_eq!(workload["status"]["clusterName"], WEST);
+        assert_eq!(
+            workload["metadata"]["annotations"]["roadstead.dev/failed-on"],
+            EAST
+        );
+        let succeeded = |w: &Value| w["status"]["phase"] == "Succeeded";
+        room.until(MANAGER, &wrappers(), "train", succeeded).await;
+        room.delete(MANAGER, &wrappers(), "train").await;
+        for cluster in [MANAGER, EAST, WEST] {
+            room.is_empty(cluster, &all_of_it()).await;
+        }
     });
 }
 

@@ -1,4 +1,4 @@
-//! Quota, and why there is none.
+//! Quota, and the reasons for missing quota.
 
 use serde_json::{Value, json};
 

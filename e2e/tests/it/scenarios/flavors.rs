@@ -1,4 +1,4 @@
-//! Which flavor a job gets.
+//! The choice of a job's flavor.
 
 use serde_json::{Value, json};
 

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 
 use crate::shared::{chain, eventually, owned};
 
-/// For what one scenario does.
+/// Limit of one scenario.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// The flavor that all scenarios share.
@@ -29,7 +29,7 @@ const SIDE: &str = "side";
 /// Values of the priority classes that all scenarios share.
 const PRIORITIES: [i32; 8] = [-10, -2, -1, 0, 1, 2, 10, 100];
 
-// Why one for all: what the cluster does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static CLASSICAL: OnceCell<Solo> = OnceCell::const_new();
 

@@ -1,4 +1,4 @@
-//! A tenant with the cluster's own role `edit` in a namespace, and the roles for people of the plain manifests.
+//! A tenant with the cluster's own role `edit` in a namespace, and the roles for users in the plain manifests.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn roles() -> Vec<Value> {
     roles
 }
 
-/// A new account with the cluster's `edit` in its namespace; gives its token.
+/// A new account with the cluster's `edit` in its namespace. Returns its token.
 async fn tenant(client: &Client, namespace: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let account = from_value(json!({"metadata": {"name": "tenant"}})).unwrap();
@@ -99,7 +99,7 @@ fn a_tenant_with_edit_sees_its_queues_and_workloads_and_is_told_why_a_job_waits(
         let said: Value = serde_json::from_str(&solo.command(&args).await.unwrap()).unwrap();
         assert_eq!(said[0]["job"], "Job wide", "{said}");
         assert!(said.to_string().contains(&why), "{why}: {said}");
-        // What a tenant may not: change what it is given, or look at what is not its own.
+        // A tenant may neither change its queues nor read the objects of others.
         let mut queue = queues.get("main").await.unwrap();
         queue.metadata.labels = Some([("changed".to_owned(), "yes".to_owned())].into());
         assert!(

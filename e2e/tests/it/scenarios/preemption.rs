@@ -1,4 +1,4 @@
-//! Who makes room for whom.
+//! Which workloads are preempted for which.
 
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};

@@ -181,7 +181,7 @@ fn old_words_and_lists_of_a_queue_are_read_as_their_new_form() {
     });
 }
 
-/// Spec: api API-11: whoever writes as `v1beta1` erases nothing of what only `v1beta2` can say.
+/// Spec: api API-11: a client that writes as `v1beta1` erases no field that only `v1beta2` has.
 #[test]
 fn a_writer_of_v1beta1_erases_nothing() {
     on_plane(|shared| async move {

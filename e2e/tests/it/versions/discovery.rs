@@ -1,4 +1,4 @@
-//! What clients learn of our kinds before they use them: discovery, columns, documentation, warnings, selectors.
+//! What clients can read about our kinds before they use them: discovery, columns, documentation, warnings, selectors.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ const HOST: &str = "localhost";
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
 
-/// What the tests look at. Nobody drops it: it ends with this process.
+/// The state that the tests share. It is never dropped and ends with this process.
 pub(super) struct Shared {
     _plane: ControlPlane,
     pub(super) client: Client,
@@ -256,7 +256,7 @@ impl Shared {
     }
 }
 
-/// Serves the conversion over HTTPS; gives the address and the authority of the certificate, PEM.
+/// Serves the conversion over HTTPS. Returns the address and the authority of the certificate, PEM.
 async fn serve_conversion() -> (SocketAddr, String) {
     let bundle = issue(Timestamp::now(), &[HOST.to_owned()], &Lifetimes::default()).unwrap();
     let slot = CertSlot::empty();

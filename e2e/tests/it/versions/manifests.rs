@@ -27,7 +27,7 @@ fn manifests(folder: &Path, begin: &str) -> Vec<(PathBuf, Vec<Value>)> {
     files.into_iter().map(read).collect()
 }
 
-/// Applies a document; gives the path of what is stored.
+/// Applies a document. Returns the path of what is stored.
 async fn apply(shared: &Shared, file: &Path, document: Value) -> String {
     if let Some(namespace) = document["metadata"]["namespace"].as_str() {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});

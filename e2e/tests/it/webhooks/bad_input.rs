@@ -1,4 +1,4 @@
-//! Input that is no good: every answer is clear, and the process goes on.
+//! Bad input: every answer is clear, and the process goes on.
 
 use kube::Client;
 use serde_json::{Value, json};

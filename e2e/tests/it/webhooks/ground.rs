@@ -16,14 +16,14 @@ use tokio::time::timeout;
 
 use crate::shared::chain;
 
-/// For what one test does.
+/// Limit of one test.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// For starting everything, a first build included.
+/// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 
-// Why one for all: what the cluster does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static SOLO: OnceCell<Solo> = OnceCell::const_new();
 
@@ -47,7 +47,7 @@ pub(super) fn on_cluster<F: Future<Output = ()>>(test: impl FnOnce(&'static Solo
     });
 }
 
-/// A client of an administrator who is not our process: its own writes are not checked.
+/// A client of an administrator. Why: the webhooks do not check the writes of our own processes.
 pub(super) async fn stranger(solo: &Solo) -> Client {
     let mut kubeconfig = Kubeconfig::from_yaml(&solo.plane().kubeconfig()).unwrap();
     for user in &mut kubeconfig.auth_infos {

@@ -1,4 +1,4 @@
-//! What statuses say of Workloads that wait, in the words of the reference, on the same cluster.
+//! Statuses of pending Workloads have the reference's texts. On the same cluster.
 
 use kube::Client;
 use roadstead_e2e::stage;
@@ -60,7 +60,7 @@ fn a_reservation_by_hand_is_admitted_although_its_queues_are_missing() {
             .unwrap();
         let message = told(&client, &object, "Admitted", "True", "Admitted").await;
         assert_eq!(message, "The workload is admitted");
-        // Something that makes the engine look again.
+        // A change that makes the engine try again.
         let label = json!({"metadata": {"labels": {"looked-at": "again"}}});
         patch(&client, &object, Part::Main, &label, false).await.unwrap();
         let other = workload("looked-at-later", "nowhere");

@@ -139,7 +139,7 @@ pub enum Shell {
     Bash,
     /// Z shell.
     Zsh,
-    /// fish.
+    /// The shell fish.
     Fish,
     /// `PowerShell`.
     #[value(name = "powershell")]

@@ -1,4 +1,4 @@
-//! The account on the worker: compare, apply what differs, remove, prove that it is gone.
+//! The account on the worker: compare its objects, apply differences, remove them, prove that they are gone.
 
 use std::fmt::Debug;
 
@@ -18,27 +18,27 @@ use crate::access::FIELD_MANAGER;
 use crate::args::Owner;
 use crate::failure::{Code, Failure, done};
 
-/// How an object stands on the worker.
+/// The state of an object on the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not there.
+    /// It does not exist.
     Missing,
-    /// There, but not as it must be.
+    /// It differs from the wanted object.
     Different,
-    /// As it must be.
+    /// It is as wanted.
     Same,
 }
 
-/// What has to be done to one object.
+/// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Kind and name, as kubectl writes them.
     pub object: String,
-    /// How it stands.
+    /// Its state.
     pub state: State,
 }
 
-/// The account that a command speaks of.
+/// The account that a command names.
 pub fn named(owner: &Owner) -> Result<Account, Failure> {
     Account::new(&owner.origin, &owner.worker_namespace).map_err(|error| {
         Failure::new(
@@ -60,7 +60,7 @@ fn namespace(name: &str) -> Namespace {
     }
 }
 
-/// Compares every object of the account with what stands on the worker.
+/// Compares every object of the account with the one on the worker.
 pub async fn observe(worker: &Client, account: &Account, kinds: &[&Kind]) -> Result<Vec<Step>, Failure> {
     let Objects {
         service_account,
@@ -81,7 +81,7 @@ pub async fn observe(worker: &Client, account: &Account, kinds: &[&Kind]) -> Res
     ])
 }
 
-/// Applies whatever is not as it must be.
+/// Applies every object that is missing or different.
 pub async fn apply(
     worker: &Client,
     account: &Account,
@@ -105,7 +105,7 @@ pub async fn apply(
     put(&Api::namespaced(worker.clone(), home), &role_binding, steps).await
 }
 
-/// Deletes every object that carries the account's labels. The namespace stays: others may live there.
+/// Deletes every object with the account's labels. The namespace stays: other objects may live there.
 pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
     let home = account.namespace();
     take::<ClusterRoleBinding>(&Api::all(worker.clone()), account).await?;
@@ -113,11 +113,11 @@ pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
     take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
     take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
     take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
-    // Written by the manager, which no longer has a right to it.
+    // The Lease was written by the manager, which has no right to it any more.
     take::<Lease>(&Api::namespaced(worker.clone(), home), account).await
 }
 
-/// What carries the account's labels on the worker.
+/// The objects on the worker that still have the account's labels.
 pub async fn remains(worker: &Client, account: &Account) -> Result<Vec<String>, Failure> {
     let home = account.namespace();
     let mut found = names(&Api::<ClusterRoleBinding>::all(worker.clone()), account).await?;
@@ -201,8 +201,8 @@ fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
     format!("{}/{}", K::kind(&()).to_lowercase(), object.name_any())
 }
 
-/// Whether everything of `wanted` is in `live`: maps may have more, lists may not. Of what is empty nothing need be there: API servers
-/// leave it out.
+/// Whether `live` contains everything of `wanted`: maps may have more, lists may not. Empty values may be missing: API servers
+/// leave them out.
 pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

@@ -17,18 +17,18 @@ use crate::args::{Cordon, Drain};
 use crate::failure::{Code, Failure, done};
 use crate::output::{self, say};
 
-/// How often the Workloads are looked at while waiting.
+/// How often the Workloads are read while waiting.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Workloads fetched at a time.
+/// Workloads read per page.
 const PAGE: u32 = 500;
 /// Names shown in a message.
 const SHOWN_MAX: usize = 10;
-/// Takes nothing new.
+/// No new jobs are sent.
 const CLOSED: &str = "true";
-/// Takes nothing new, and what runs there goes elsewhere.
+/// No new jobs are sent, and running jobs go elsewhere.
 pub(super) const DRAINED: &str = "drain";
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cordoned {
@@ -40,12 +40,12 @@ pub struct Cordoned {
     pub workloads: Vec<String>,
 }
 
-/// Sends nothing new to a cluster.
+/// Stops sending new jobs to a cluster.
 pub async fn cordon(args: &Cordon) -> Result<(), Failure> {
     change(args, Some(CLOSED)).await
 }
 
-/// Lets a cluster take new work again.
+/// Lets a cluster take new jobs again.
 pub async fn uncordon(args: &Cordon) -> Result<(), Failure> {
     change(args, None).await
 }
@@ -69,7 +69,7 @@ async fn change(args: &Cordon, value: Option<&str>) -> Result<(), Failure> {
     })
 }
 
-/// Sends nothing new to a cluster and waits until nothing is placed there.
+/// Stops sending new jobs to a cluster and waits until no Workload is placed there.
 pub async fn drain(args: &Drain) -> Result<(), Failure> {
     let manager = access::manager(&args.manager).await?;
     let before = placed_on(&manager, &args.name).await?;

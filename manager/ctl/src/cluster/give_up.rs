@@ -1,7 +1,7 @@
-//! `roadstead cluster give-up`: an administrator's word that the runs on a lost cluster are lost.
+//! `roadstead cluster give-up`: an administrator's statement that the runs on a lost cluster are lost.
 //!
-//! Invariant: the word names the loss that was read, and is written only if the MultiKueueCluster has not changed since. So a cluster
-//! that comes back meanwhile is not given up.
+//! Invariant: the statement names the loss that was read, and is written only if the MultiKueueCluster has not changed since. So
+//! a cluster that comes back meanwhile is not given up.
 //!
 //! *Source*: `spec/safety.md 3.5`.
 
@@ -20,13 +20,13 @@ use crate::args::GiveUp;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GivenUp {
     /// The cluster.
     pub cluster: String,
-    /// The loss that the word is about: when condition `Active` became False.
+    /// The loss that is meant: when condition `Active` became False.
     pub lost_since: Time,
     /// Workloads that were placed there.
     pub workloads: Vec<String>,

@@ -1,7 +1,7 @@
-//! `roadstead cluster join`: look, plan, ask, write what differs, wait until the manager is connected.
+//! `roadstead cluster join`: read, plan, ask for consent, write the differences, wait until the manager is connected.
 //!
-//! Invariant: the order of the writes makes every interruption harmless. The account is useless without a token, the
-//! token without the Secret, the Secret without the `MultiKueueCluster`; running the command again goes on from there.
+//! Invariant: the order of the writes makes every interruption harmless. The account is useless without a token, the token
+//! without the Secret, the Secret without the `MultiKueueCluster`. Running the command again continues from there.
 
 mod plan;
 
@@ -33,20 +33,20 @@ use crate::args::Join;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// How often the condition is looked at while waiting.
+/// How often the condition is read while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often adding to the `MultiKueueConfig` is tried when someone else writes it at the same time.
+/// How often adding to the `MultiKueueConfig` is tried when another client writes it at the same time.
 const CONFIG_TRIES: u32 = 3;
-/// Stands where the token will be.
+/// Placeholder for the token.
 const NO_TOKEN_YET: &str = "none";
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Joined {
     /// The cluster.
     pub cluster: String,
-    /// What was written; empty when everything was as it must be.
+    /// The written objects; empty when nothing differed.
     pub changed: Vec<String>,
     /// Address that the manager uses.
     pub server: String,
@@ -58,7 +58,7 @@ pub struct Joined {
     pub elapsed_seconds: f64,
 }
 
-/// Everything that was read before anything is written.
+/// Everything that is read before the first write.
 struct Seen {
     steps: Vec<account::Step>,
     secret: Option<Secret>,
@@ -66,13 +66,13 @@ struct Seen {
     configs: Vec<MultiKueueConfig>,
 }
 
-/// Both ends, and what to put between them.
+/// The two clusters, and the settings that connect them.
 struct Site<'a> {
     args: &'a Join,
     account: &'a Account,
     worker: &'a Worker,
     manager: &'a Client,
-    /// Where the manager will reach the worker; without its credential.
+    /// The worker's address for the manager; without its credential.
     endpoint: &'a Endpoint,
     now: Timestamp,
 }
@@ -128,7 +128,7 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     })
 }
 
-/// The endpoint without its credential, after the same check that the manager makes.
+/// The endpoint without its credential, after the check that the manager makes too.
 fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
     let draft = Endpoint {
         server: args.server.clone().unwrap_or_else(|| worker.server.clone()),
@@ -151,7 +151,7 @@ fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
     })
 }
 
-/// What the manager will make of this endpoint once it is in a Secret.
+/// The endpoint as the manager will read it from a Secret.
 fn checked(args: &Join, endpoint: &Endpoint, rules: Rules) -> Result<Endpoint, String> {
     let text = secret::render(&args.name, endpoint);
     check(text.expose_secret().as_bytes(), &rules).map_err(|refusal| refusal.message)
@@ -179,7 +179,7 @@ async fn observe(args: &Join, account: &Account, worker: &Client, manager: &Clie
     })
 }
 
-/// Whether the Secret holds a credential for this address and account that works and has more than half of its life left.
+/// Whether the Secret holds a working credential for this address and account with more than half of its lifetime left.
 async fn is_credential_good(seen: &Seen, endpoint: &Endpoint, account: &Account, now: Timestamp) -> bool {
     let Some(found) = &seen.secret else { return false };
     if !secret::lifetime(found).is_some_and(|life| token::is_fresh(now, life)) {
@@ -223,7 +223,7 @@ async fn write_all(site: &Site<'_>, plan: &Plan) -> Result<(), Failure> {
     write_config(args, manager, &plan.config).await
 }
 
-/// Makes a token, proves it, and stores it.
+/// Creates a token, tests it, and stores it.
 async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
     let Site {
         args,
@@ -238,7 +238,7 @@ async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
         Failure::new(
             what,
             format!("{error}{why}"),
-            "mend what is named above, then run the same command again",
+            "correct what is named above, then run the same command again",
         )
     };
     let minted = token::mint(
@@ -254,7 +254,7 @@ async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
         credential: Credential::Token(minted.token),
         ..endpoint.clone()
     };
-    // Why twice: the address for the manager need not be reachable from here, the administrator's is.
+    // Why tested at the administrator's address: the manager's address may not be reachable from here.
     let here = Endpoint {
         server: worker.server.clone(),
         ..future.clone()
@@ -283,7 +283,7 @@ async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The object that tells the manager of the cluster.
+/// The object that registers the cluster with the manager.
 fn cluster_object(name: &str) -> MultiKueueCluster {
     MultiKueueCluster::new(
         name,
@@ -354,7 +354,7 @@ async fn written_expiry(args: &Join, manager: &Client) -> Option<String> {
     Some(secret::lifetime(&secret)?.expires.to_string())
 }
 
-/// Waits for the manager; gives back the reason of the condition.
+/// Waits for the manager; returns the reason of the condition.
 async fn wait_until_active(args: &Join, manager: &Client) -> Result<String, Failure> {
     say("waiting for the manager to connect");
     let clusters = Api::<MultiKueueCluster>::all(manager.clone());

@@ -1,6 +1,7 @@
-//! `roadstead cluster leave`: no new work, wait until the worker is empty, remove what was made, prove it.
+//! `roadstead cluster leave`: send no new jobs, wait until the worker is empty, remove the created objects, prove that they are
+//! gone.
 //!
-//! Invariant: only objects with our labels are deleted, each by its UID; whatever else stands under the same name stays.
+//! Invariant: only objects with our labels are deleted, each by its UID; any other object under the same name stays.
 
 use std::time::Duration;
 
@@ -28,32 +29,32 @@ use crate::args::Leave;
 use crate::failure::{Code, Failure, done};
 use crate::output::{self, say};
 
-/// How often the worker is looked at while waiting.
+/// How often the worker is checked while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Objects fetched and deleted at a time.
+/// Objects read and deleted per page.
 const PAGE: u32 = 500;
 /// Names shown in a message.
 const SHOWN_MAX: usize = 10;
-/// How often taking the cluster out of a `MultiKueueConfig` is tried when someone else writes it at the same time.
+/// How often removing the cluster from a `MultiKueueConfig` is tried when another client writes it at the same time.
 const CONFIG_TRIES: u32 = 3;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Left {
     /// The cluster.
     pub cluster: String,
-    /// What was removed.
+    /// The removed objects.
     pub removed: Vec<String>,
-    /// What was looked for afterwards and not found.
+    /// What was checked afterwards and is gone.
     pub verified: Vec<String>,
-    /// What is still there, and on purpose.
+    /// What is still there on purpose.
     pub kept: Vec<String>,
     /// From the start of the command.
     pub elapsed_seconds: f64,
 }
 
-/// What there is of the cluster on the manager.
+/// The cluster's objects on the manager.
 struct Seen {
     configs: Vec<MultiKueueConfig>,
     cluster: Option<MultiKueueCluster>,
@@ -63,7 +64,7 @@ struct Seen {
 /// The worker, as far as it can be reached.
 struct Reach {
     client: Option<Client>,
-    /// With an administrator's rights.
+    /// Whether the client has an administrator's rights.
     as_administrator: bool,
 }
 
@@ -215,7 +216,7 @@ fn is_ours(args: &Leave, secret: &Secret) -> bool {
     secret::cluster(secret) == Some(args.name.as_str())
 }
 
-/// What a `MultiKueueConfig` becomes without the cluster; `None`: it has to go, since the API forbids an empty one.
+/// A `MultiKueueConfig` without the cluster; `None`: it must be deleted, because the API forbids an empty one.
 fn without(clusters: &[String], cluster: &str) -> Option<Vec<String>> {
     let rest: Vec<String> = clusters.iter().filter(|name| *name != cluster).cloned().collect();
     (!rest.is_empty()).then_some(rest)
@@ -250,12 +251,12 @@ async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig)
     }
     Err(Failure::new(
         what,
-        "someone else keeps changing it",
+        "another client keeps changing it",
         "run the same command again",
     ))
 }
 
-/// Waits until nothing of ours is left on the worker; with `--force`, deletes it.
+/// Waits until no object of ours is left on the worker; with `--force`, deletes them.
 async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<(), Failure> {
     let unreachable = |why: String| {
         Failure::new(
@@ -267,7 +268,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     let Some(client) = &reach.client else {
         if args.force {
             left.kept
-                .push("worker: whatever runs there (it could not be reached)".to_owned());
+                .push("worker: all jobs that run there (it could not be reached)".to_owned());
             return Ok(());
         }
         return Err(unreachable("there is no usable credential for it".to_owned()));
@@ -277,14 +278,14 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     loop {
         let ours = match ours_on(client, TABLE, &args.owner.origin).await {
             Ok(ours) => ours,
-            // Why not for administrators whom the API server answered: what it says can be mended.
+            // Why not when the API server refused an administrator: the administrator can correct the reason.
             Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
                 say(&format!(
-                    "note: the worker cannot be looked at: {}",
+                    "note: the worker cannot be read: {}",
                     write::describe(&error)
                 ));
                 left.kept
-                    .push("worker: whatever runs there (it could not be reached)".to_owned());
+                    .push("worker: all jobs that run there (it could not be reached)".to_owned());
                 return Ok(());
             }
             Err(error) => return Err(unreachable(write::describe(&error))),
@@ -332,8 +333,8 @@ struct Ours {
     going: bool,
 }
 
-/// Everything with our origin there: Workloads, and jobs of every kind that is sent to workers, whether the manager has its
-/// integration on or not.
+/// All objects with our origin there: Workloads, and jobs of every kind that can be sent to workers, whether or not the manager
+/// has its integration enabled.
 async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours>, kube::Error> {
     let selector = format!("{}={origin}", labels::MULTIKUEUE_ORIGIN);
     let params = ListParams::default().labels(&selector).limit(PAGE);
@@ -371,7 +372,7 @@ async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours
     Ok(found)
 }
 
-/// The resource in a version in which it is served there; `None` when there can be no objects of it.
+/// The resource in a version that the worker serves; `None` when no objects of it can exist.
 async fn as_served(worker: &Client, mut resource: ApiResource) -> Result<Option<ApiResource>, kube::Error> {
     match served(worker, &resource).await? {
         Served::Yes => {}
@@ -453,7 +454,7 @@ async fn remove_from_manager(
     Ok(())
 }
 
-/// The manager lets it go when it holds nothing of it any more. Before that its Secret is needed.
+/// The manager removes its finalizer when it has no objects there any more. Before that it needs the Secret.
 async fn wait_until_gone(args: &Leave, clusters: &Api<MultiKueueCluster>) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
     loop {
@@ -462,7 +463,7 @@ async fn wait_until_gone(args: &Leave, clusters: &Api<MultiKueueCluster>) -> Res
             there.map_err(|error| Failure::request("looking at the MultiKueueCluster failed", &error))?;
         let Some(cluster) = there else { return Ok(()) };
         if args.force {
-            // Why: who forces does not wait for the manager either; it may not even run.
+            // Why: `--force` does not wait for the manager, which may not even run.
             let patch = json!({"metadata": {"finalizers": null}});
             let answer = write::patch(clusters, &args.name, &patch).await;
             if !matches!(answer, Written::Gone) {
@@ -521,7 +522,7 @@ async fn remove_account(
     Ok(())
 }
 
-/// Looks again, at everything on the manager.
+/// Checks everything on the manager again.
 async fn verify(args: &Leave, manager: &Client, left: &mut Left) -> Result<(), Failure> {
     let mut remains: Vec<String> = configs_with(&args.name, manager)
         .await?

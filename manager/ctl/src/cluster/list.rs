@@ -20,7 +20,7 @@ use crate::args::List;
 use crate::failure::Failure;
 use crate::output;
 
-/// What is known of one worker cluster. Absent values are not known.
+/// The facts about one worker cluster. Absent values are not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -28,15 +28,15 @@ pub struct Row {
     pub name: String,
     /// `True`, `False` or `Unknown`.
     pub connected: String,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// `cordoned`, `draining` or `leaving`, when it takes nothing new.
+    /// `cordoned`, `draining` or `leaving`, when no new jobs are sent to it.
     pub closed: Option<String>,
     /// Host and port of its API server.
     pub server: Option<String>,
     /// When the credential ends, RFC 3339.
     pub token_expires_at: Option<String>,
-    /// Since when `connected` is so, RFC 3339.
+    /// When `connected` last changed, RFC 3339.
     pub since: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub async fn run(args: &List) -> Result<(), Failure> {
 
 fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
     let condition = active(cluster);
-    // Why loopback is fine here: the address is shown, not used.
+    // Why loopback is allowed here: the address is only shown.
     let server = secret
         .and_then(|found| secret::read("", Some(found)).ok())
         .and_then(|bytes| check(bytes, &Rules { allow_loopback: true }).ok())
@@ -96,7 +96,7 @@ fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
     }
 }
 
-/// As the manager reads it (`spec/multikueue.md 4.5`).
+/// The cordon as the manager reads it (`spec/multikueue.md 4.5`).
 pub(crate) fn closed(cluster: &MultiKueueCluster) -> Option<&'static str> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Some("leaving");

@@ -1,4 +1,4 @@
-//! The checks: each is decided from facts alone, one file for what belongs together.
+//! The checks: each decides from facts alone, one file for each area.
 
 mod cluster;
 mod process;
@@ -14,22 +14,22 @@ use serde_json::Value;
 
 use super::facts::{Facts, Unread};
 
-/// Seconds by which clocks may differ before credentials and leases suffer.
+/// By how many seconds clocks may differ before credentials and leases suffer.
 const CLOCK_SECS_MAX: i64 = 30;
 /// Names of faulty objects that are shown.
 const SHOWN_MAX: usize = 5;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// As it must be.
+    /// The check found nothing wrong.
     Ok,
     /// It works, but an administrator should look.
     Warning,
-    /// Broken.
+    /// The check found a fault.
     Failed,
-    /// It may not be read.
+    /// The command may not read it.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl Level {
     }
 }
 
-/// What a check found.
+/// The finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) group: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Finding {
     pub(super) next: Option<String>,
 }
 
-/// What was seen, and what to do if it is not good.
+/// What was seen, and what to do if there is a problem.
 struct Seen {
     level: Level,
     text: String,
@@ -88,7 +88,7 @@ fn warning(text: impl Into<String>, next: impl Into<String>) -> Seen {
     }
 }
 
-/// Good if none of the named is at fault, else `otherwise` of the first few.
+/// Good if the list of faulty names is empty, else `otherwise` of the first few.
 fn none_of(faulty: Vec<String>, fine: impl Into<String>, otherwise: impl FnOnce(String) -> Seen) -> Seen {
     if faulty.is_empty() {
         return good(fine);
@@ -105,7 +105,7 @@ fn none_of(faulty: Vec<String>, fine: impl Into<String>, otherwise: impl FnOnce(
 
 type Judge = fn(&Facts) -> Result<Seen, Unread>;
 
-/// Where a check makes sense.
+/// The clusters on which a check applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     Both,
@@ -131,7 +131,7 @@ const fn check(group: &'static str, name: &'static str, on: On, why: &'static st
     }
 }
 
-/// What puts an installation right.
+/// The command that repairs an installation.
 const INSTALL: &str = "roadstead install manager|worker";
 
 /// All checks, in the order in which they are printed.
@@ -147,7 +147,7 @@ fn all() -> impl Iterator<Item = &'static Check> {
     .flatten()
 }
 
-/// All findings, in the order of the checks. Checks that make no sense on this cluster are left out.
+/// All findings, in the order of the checks. Checks that do not apply to this cluster are left out.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let process = facts.process();
     let fits = |on: On| match on {
@@ -181,7 +181,7 @@ fn name(object: &Value) -> String {
     }
 }
 
-/// Objects of a list inside an object.
+/// The items of a list in an object.
 fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object
         .pointer(pointer)
@@ -199,12 +199,12 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     ))
 }
 
-/// Those whose condition is not `True`, each with the message.
+/// The objects whose condition is not `True`, each with the message.
 fn without_condition(objects: &[Value], kind: &str) -> Vec<String> {
     let faulty = |object: &Value| match condition(object, kind) {
         Some(("True", _)) => None,
         Some((_, message)) => Some(format!("{} ({message})", name(object))),
-        None => Some(format!("{} (not looked at yet)", name(object))),
+        None => Some(format!("{} (no condition yet)", name(object))),
     };
     objects.iter().filter_map(faulty).collect()
 }

@@ -1,4 +1,4 @@
-//! What is read from the cluster.
+//! Reads the facts from the cluster.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,14 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Objects read of one kind at most.
-// Limit: of more than these the checks say nothing.
+/// Limit: objects read of one kind. The checks ignore any further objects.
 const READ_MAX: u32 = 500;
 const KUEUE: &str = "kueue.x-k8s.io";
 
-/// Where objects of a kind are looked for.
+/// Where objects of a kind are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In all namespaces, or in none.
+    /// In all namespaces, or cluster-scoped.
     Everywhere,
     /// In the namespace of the process.
     Own,
@@ -72,7 +71,7 @@ pub(super) const KINDS: [(&str, &str, &str, Place); 22] = [
     (KUEUE, "v1beta2", "Workload", Place::Everywhere),
 ];
 
-/// Something could not be read.
+/// Why a kind could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unread(pub(super) String);
 
@@ -82,7 +81,7 @@ pub(super) struct Facts {
     pub(super) namespace: String,
     /// The clock of this machine.
     pub(super) now: Timestamp,
-    /// That of the API server, if it says.
+    /// The clock of the API server, if known.
     pub(super) server_now: Option<Timestamp>,
     /// Such as `v1.36.3`.
     pub(super) version: String,
@@ -137,7 +136,7 @@ impl Facts {
         }
     }
 
-    /// One of them.
+    /// The object of a kind with this name.
     pub(super) fn named(&self, kind: &str, name: &str) -> Result<Option<&Value>, Unread> {
         Ok(self
             .all(kind)?
@@ -160,7 +159,7 @@ impl Facts {
     }
 }
 
-/// What time the API server believes it is: it dates what is asked about oneself.
+/// The API server's clock: it dates its answer to a review of our own identity.
 async fn server_now(client: &Client) -> Option<Timestamp> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = kube::core::Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews");

@@ -1,4 +1,4 @@
-//! Where a Workload stands in the line of its ClusterQueue.
+//! The place of a Workload in the line of its ClusterQueue.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 
 use crate::objects;
 
-/// A Workload behind others in a queue in which only the first is tried.
+/// A Workload behind others in a queue that tries only the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// The job that is tried first: its kind and name, else the name of its Workload.
     pub(super) head: String,
-    /// Namespace of that.
+    /// The namespace of that job.
     pub(super) namespace: String,
     /// The ClusterQueue.
     pub(super) queue: String,
@@ -53,7 +53,7 @@ where
     objects::all(&Api::all(client.clone()), None, |_| true).await.ok()
 }
 
-/// The order is that of the engine. *Source*: `spec/admission-engine.md 1.2`.
+/// The order is the engine's. *Source*: `spec/admission-engine.md 1.2`.
 fn place(
     all: &[Workload],
     locals: &BTreeSet<(String, String)>,

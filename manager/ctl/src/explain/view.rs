@@ -1,4 +1,4 @@
-//! One Workload in one answer: a state, one top reason, one next step, and what each cluster said.
+//! One Workload in one answer: a state, one top reason, one next step, and the answer of each cluster.
 //!
 //! Invariant: a pure function of the object and the time; every Workload has exactly one state and, unless it runs or has
 //! ended, exactly one reason with a next step (`spec/experience.md 5`).
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::line::Line;
 
-/// How a Workload stands.
+/// The state of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// It has ended.
@@ -26,9 +26,9 @@ pub enum State {
     Deactivated,
     /// It is being stopped, and still holds quota.
     Stopping,
-    /// Its job runs, or may.
+    /// Its job runs, or may run.
     Running,
-    /// The worker that holds it does not answer.
+    /// Its worker does not answer.
     WorkerLost,
     /// It holds quota and waits for its checks: among them the one that places it on a worker.
     WaitingForPlacement,
@@ -58,35 +58,35 @@ pub struct View {
     pub workload: String,
     /// Kind and name of the job.
     pub job: Option<String>,
-    /// How it stands.
+    /// The state.
     pub state: State,
     /// The cluster that holds it.
     pub cluster: Option<String>,
     /// The top reason: a CamelCase token.
     pub reason: String,
-    /// The sentence.
+    /// The message.
     pub message: String,
     /// What to do; empty when there is nothing to do.
     pub next: String,
-    /// Since when it is this reason, RFC 3339.
+    /// Since when it has this reason, RFC 3339.
     pub since: Option<Timestamp>,
     /// The last answer of each cluster.
     pub clusters: Vec<Row>,
 }
 
-/// One cluster.
+/// The answer of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Which.
+    /// The name of the cluster.
     pub cluster: String,
-    /// Token of its answer.
+    /// The token of its answer.
     pub answer: String,
-    /// Its own words, may be empty.
+    /// Its message; may be empty.
     pub detail: String,
-    /// Since when it says so, RFC 3339.
+    /// Since when it gives this answer, RFC 3339.
     pub since: Option<Timestamp>,
-    /// How long that is, in seconds.
+    /// The same as an age, in seconds.
     pub age_seconds: Option<i64>,
 }
 
@@ -101,7 +101,7 @@ struct Top {
 pub const PENDING_EVALUATION: &str = "PendingEvaluation";
 
 impl View {
-    /// It waits because another one is tried first.
+    /// Sets the reason: another Workload of the queue is tried first.
     pub(super) fn stands_in(&mut self, line: &Line) {
         let Line {
             head,
@@ -162,12 +162,12 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
     if !workload.is_active() {
         let evicted = said("Evicted").filter(|c| c.reason.starts_with("Deactivated"));
         let next = match evicted {
-            // Why: the field cannot be changed any more.
+            // Why not activated again: the field cannot be changed any more.
             Some(evicted) if evicted.message.contains(NOT_MANAGED) => {
                 "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
                  leads to workers"
             }
-            Some(_) | None => "mend what the message names, then set spec.active of the workload to true",
+            Some(_) | None => "correct what the message names, then set spec.active of the workload to true",
         };
         let top = evicted.map_or_else(
             || plain("Deactivated", "spec.active of the workload is false", next),
@@ -231,15 +231,15 @@ fn running(workload: &Workload, admitted: Top) -> Top {
     }
 }
 
-/// It holds quota: the record says why it is placed nowhere, else the first check that is not ready.
+/// For a Workload with quota: the record tells why it is not placed, else the first check that is not ready.
 fn placement(workload: &Workload, record: Option<&Record>) -> Top {
     let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     let open = checks.filter(|check| check.state != CheckState::Ready);
     let Some(check) = open.into_iter().next() else {
         let message = "everything is ready; it is being admitted";
-        return plain("BeingAdmitted", message, "look in a few seconds again");
+        return plain("BeingAdmitted", message, "look again in a few seconds");
     };
-    // Why only while Pending: the record speaks of placing, not of what a check has decided.
+    // Why only while Pending: the record is about placing, not about a check's decision.
     if let Some(record) = record.filter(|_| check.state == CheckState::Pending) {
         return of_record(record);
     }
@@ -252,7 +252,7 @@ fn placement(workload: &Workload, record: Option<&Record>) -> Top {
         reason: "WaitingForChecks".to_owned(),
         message,
         next: format!(
-            "look in a few seconds again, or at admission check \"{}\"",
+            "look again in a few seconds, or at admission check \"{}\"",
             check.name
         ),
         since: Some(check.last_transition_time.0),
@@ -285,8 +285,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     let Some(quota) = workload.condition("QuotaReserved") else {
         return plain(
             PENDING_EVALUATION,
-            "its queue has not looked at it yet",
-            "look in a few seconds again; if that does not help, see that the manager runs",
+            "its queue has not tried it yet",
+            "look again in a few seconds; if that does not help, check that the manager runs",
         );
     };
     let queue = workload.spec.queue_name.as_deref().unwrap_or_default();
@@ -300,8 +300,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         "Misconfigured" | "NoMatchingFlavor" | "Suspended" | "OnHold" | "Inadmissible" => {
             look(&quota.message, queue, &workload.namespace().unwrap_or_default())
         }
-        "AdmissionGated" => "whoever set the gate must take it off".to_owned(),
-        _ => format!("wait, or look who uses the quota behind LocalQueue \"{queue}\""),
+        "AdmissionGated" => "the user or controller who set the gate must remove it".to_owned(),
+        _ => format!("wait, or see which workloads use the quota behind LocalQueue \"{queue}\""),
     };
     Top {
         reason: quota.reason.clone(),
@@ -311,15 +311,16 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     }
 }
 
-/// The command that shows what the message speaks of. Wire: the beginnings are the engine's words (`spec/admission-engine.md 1.1, 2.3`).
+/// The command that shows what the message is about. Wire: it compares the first words of the engine's messages
+/// (`spec/admission-engine.md 1.1, 2.3`).
 fn look(message: &str, queue: &str, namespace: &str) -> String {
     let mut words = message.split(' ');
     match (words.next(), words.next(), words.next()) {
         (Some("LocalQueue"), Some(_), Some("doesn't")) => {
-            format!("name one that is there: kubectl get localqueues -n {namespace}")
+            format!("name an existing one: kubectl get localqueues -n {namespace}")
         }
         (Some("LocalQueue"), Some(name), _) => format!(
-            "somebody has stopped it: kubectl get localqueue {name} -n {namespace} -o jsonpath='{{.spec.stopPolicy}}'"
+            "it is stopped: kubectl get localqueue {name} -n {namespace} -o jsonpath='{{.spec.stopPolicy}}'"
         ),
         (Some("ClusterQueue"), Some(_), Some("doesn't")) => {
             format!(
@@ -333,12 +334,12 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
             format!("ask for what it allows: kubectl describe limitrange -n {namespace}")
         }
         _ => format!(
-            "mend what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
+            "correct what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
         ),
     }
 }
 
-/// What the record knows; before there is one, who has been asked.
+/// The rows of the record; before there is one, the clusters that were asked.
 fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row> {
     let Some(record) = record else {
         let asked = workload
@@ -364,7 +365,7 @@ fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row
     record.answers.iter().map(row).collect()
 }
 
-/// The answer for people.
+/// The answer as text.
 pub fn render(view: &View, now: Timestamp) -> String {
     let mut text = view.workload.clone();
     if let Some(job) = &view.job {
@@ -395,7 +396,7 @@ pub fn render(view: &View, now: Timestamp) -> String {
     text
 }
 
-/// As kubectl shows ages: the largest unit.
+/// An age in kubectl's form: the largest unit.
 pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
     match secs {

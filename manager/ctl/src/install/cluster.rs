@@ -1,4 +1,4 @@
-//! The cluster in which something is installed: what stands there, and what is written.
+//! The cluster of an installation: reads existing objects, and writes.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Site {
         }
     }
 
-    /// Refuses where Kueue or another installation runs.
+    /// Refuses if Kueue or another installation runs here.
     pub(super) async fn nothing_is_in_the_way(&self, process: Process) -> Result<(), Failure> {
         refuse_others(process, &self.namespace, &self.deployments().await?)
     }
@@ -92,12 +92,12 @@ impl Site {
         Ok(all.items.into_iter().map(found).collect())
     }
 
-    /// The object that stands under a name; nothing if there is none or the kind is not served.
+    /// The existing object of that name; `None` if there is none or the kind is not served.
     pub(super) async fn stands(&self, object: &Value) -> Result<Option<Value>, Failure> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         match self.api(object).get_opt(name).await {
             Ok(found) => Ok(found.and_then(|found| serde_json::to_value(found).ok())),
-            // Why: of a kind that is not served the API server says so without naming the object.
+            // Why: for a kind that is not served, the API server's answer does not name the object.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(Failure::request(
                 format!("reading {} failed", title(object)),
@@ -106,9 +106,9 @@ impl Site {
         }
     }
 
-    /// Compares every object with what stands in the cluster.
+    /// Compares every object with the existing one.
     ///
-    /// *Errors*: what stands there must not be overwritten, or a request failed.
+    /// *Errors*: an existing object must not be overwritten, or a request failed.
     pub(super) async fn compare(&self, objects: Vec<Value>) -> Result<Vec<Step>, Failure> {
         let mut steps = Vec::with_capacity(objects.len());
         for object in objects {
@@ -212,7 +212,7 @@ impl Site {
     }
 }
 
-/// Something did not come in time.
+/// The failure when something did not happen in time.
 pub(super) fn late(what: &str, seen: &str, limit: Duration) -> Failure {
     Failure::new(
         format!("{what} is not ready after {} s", limit.as_secs()),

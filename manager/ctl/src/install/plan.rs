@@ -1,4 +1,4 @@
-//! What is in the way of an installation, and what will be done: decided from what was read.
+//! Obstacles to an installation, and its steps: decided from what was read.
 
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::cluster::account::State;
 use crate::failure::Failure;
 
-/// What has to be done to one object.
+/// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// The object as it must be.
+    /// The wanted object.
     pub(super) object: Value,
     /// Kind and name, as kubectl writes them.
     pub(super) title: String,
-    /// How it stands.
+    /// Its state.
     pub(super) state: State,
-    /// Whether it is left as it is, because others have made it or the cluster does not serve its kind.
+    /// Why it is left as it is: another owner has made it, or the cluster does not serve its kind.
     pub(super) left: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ impl Step {
     }
 }
 
-/// A Deployment, as far as it matters here.
+/// The needed fields of a Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) namespace: String,
@@ -54,7 +54,7 @@ impl Found {
     }
 }
 
-/// Refuses where another engine would decide about the same queues.
+/// Refuses if another engine would decide about the same queues.
 pub(super) fn refuse_others(process: Process, namespace: &str, found: &[Found]) -> Result<(), Failure> {
     if let Some(kueue) = found.iter().find(|each| each.is_kueue()) {
         let Found {
@@ -118,7 +118,7 @@ fn numbers(version: &str) -> Vec<u64> {
     parts.map_while(|part| part.parse().ok()).collect()
 }
 
-/// Refuses a namespace that others have made and in which the pods could not start.
+/// Refuses a namespace of another owner in which the pods could not start.
 pub(super) fn refuse_namespace(wanted: &Value, stands: &Value) -> Result<(), Failure> {
     const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
     let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
@@ -140,7 +140,7 @@ pub(super) fn refuse_namespace(wanted: &Value, stands: &Value) -> Result<(), Fai
     }
 }
 
-/// For people, before they say yes.
+/// The plan as text, for the user's consent.
 pub(super) fn describe(process: Process, namespace: &str, steps: &[Step]) -> String {
     let mut lines = vec![format!(
         "plan for {} {} in namespace {namespace}",

@@ -1,4 +1,4 @@
-//! `roadstead uninstall`: everything that carries the label of the installation goes, and it is proved that nothing is left.
+//! `roadstead uninstall`: removes everything with the label of the installation, and proves that nothing is left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::config::Config;
+use roadstead_api::constants::labels;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
@@ -23,22 +24,22 @@ use crate::args::Uninstall;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Removal {
     process: &'static str,
     removed: Vec<String>,
-    /// Kinds that were listed afterwards without finding anything of the installation.
+    /// Kinds that were listed afterwards and had no object of the installation.
     verified: Vec<String>,
-    /// What is still there, and on purpose.
+    /// What is still there on purpose.
     kept: Vec<String>,
     elapsed_seconds: f64,
 }
 
-/// Takes an installation away.
+/// Removes an installation.
 ///
-/// *Errors*: worker clusters are still registered, a request failed, or something is left after the time limit.
+/// *Errors*: worker clusters are still registered, a request failed, or objects are left after the time limit.
 pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     let started = Instant::now();
     let process = args.part.process();
@@ -53,6 +54,10 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     let kinds = kinds(process, &args.namespace);
     let mut found = site.marked(&kinds, process.name()).await?;
     found.extend(site.made_by_process(process).await?);
+    if process == Process::Manager {
+        let nodes = kind_of(&json!({"apiVersion": "v1", "kind": "Node"}));
+        found.extend(site.labelled(&[nodes], labels::VIRTUAL_NODE).await?);
+    }
     let definitions = site.marked(&[definition()], owned::DEFINITIONS).await?;
     let data = site.data(&definitions).await?;
     say(&describe(args, &found, &definitions, &data));
@@ -76,7 +81,7 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     }
     for object in &found {
         removal.removed.push(site.delete(object).await?);
-        // Why: a process that still runs would write its webhook configurations again.
+        // Why: a running process would write its webhook configurations again.
         if object["kind"] == "Deployment" {
             site.pods_are_gone(process, args.timeout).await?;
         }
@@ -120,7 +125,7 @@ fn definition() -> ApiResource {
     kind_of(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}))
 }
 
-/// The kinds of which an installation has objects.
+/// The kinds of an installation's objects.
 fn kinds(process: Process, namespace: &str) -> Vec<ApiResource> {
     let objects = manifests(process, namespace, &Values::default()).unwrap_or_default();
     let named: BTreeMap<String, ApiResource> = { objects.iter() }
@@ -132,7 +137,7 @@ fn kinds(process: Process, namespace: &str) -> Vec<ApiResource> {
     named.into_values().collect()
 }
 
-/// The process first, so that it makes nothing anew; what holds rights and other objects last.
+/// The process first, so that it creates nothing again; aggregating roles and the namespace last.
 fn in_order(objects: &mut [Value]) {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("Deployment") => 0,
@@ -143,10 +148,10 @@ fn in_order(objects: &mut [Value]) {
     });
 }
 
-/// Whether an object is a role that gathers the rules of others.
+/// Whether an object is a role that aggregates the rules of other roles.
 ///
-/// Why it matters: when those go, the controller of such roles writes the role as it is to be, and makes it anew if it has just been
-/// deleted, without our label.
+/// Why it matters: when those roles are deleted, the controller of aggregating roles writes this role again. It even creates a
+/// role that was just deleted, without our label.
 fn is_gathering(object: &Value) -> bool {
     object["aggregationRule"].is_object()
 }
@@ -155,7 +160,7 @@ async fn refuse_registered(site: &Site) -> Result<(), Failure> {
     let clusters: Api<MultiKueueCluster> = Api::all(site.client.clone());
     let registered = match clusters.list(&ListParams::default()).await {
         Ok(registered) => registered.items,
-        // Why: without the definitions nothing can be registered.
+        // Why: without the definitions no cluster can be registered.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
         Err(error) => return Err(Failure::request("listing the worker clusters failed", &error)),
     };
@@ -189,7 +194,11 @@ fn describe(args: &Uninstall, found: &[Value], definitions: &[Value], data: &[St
 impl Site {
     /// Objects with the label of an installation.
     async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
-        let ours = ListParams::default().labels(&format!("{}={name}", owned::LABEL));
+        self.labelled(kinds, &format!("{}={name}", owned::LABEL)).await
+    }
+
+    async fn labelled(&self, kinds: &[ApiResource], selector: &str) -> Result<Vec<Value>, Failure> {
+        let ours = ListParams::default().labels(selector);
         let mut found = Vec::new();
         for kind in kinds {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
@@ -215,7 +224,7 @@ impl Site {
         Ok(found)
     }
 
-    /// What the process has made while it ran, which has no label of the installation: known by name.
+    /// Objects that the process created while it ran. They have no label of the installation and are known by name.
     async fn made_by_process(&self, process: Process) -> Result<Vec<Value>, Failure> {
         let config = Config::without_file(&self.namespace);
         let admission = "admissionregistration.k8s.io/v1";
@@ -232,7 +241,7 @@ impl Site {
                 "metadata": {"name": config.leader_election.resource_name, "namespace": here},
             }),
         ];
-        // Why asked for: without the process these names may be those of Kueue.
+        // Why checked: without the process, these names may belong to Kueue.
         let is_installed = self
             .stands(&json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
@@ -247,7 +256,7 @@ impl Site {
         Ok(found)
     }
 
-    /// How many objects there are of each kind that would go with its definition.
+    /// The number of objects of each kind that would be deleted with its definition.
     async fn data(&self, wanted: &[Value]) -> Result<Vec<String>, Failure> {
         let mut data = Vec::new();
         for kind in self.kinds_of(wanted) {
@@ -291,8 +300,8 @@ impl Site {
         }
     }
 
-    /// Takes the finalizers from all objects of our kinds. Why: only the process takes them away, and it is gone, so the definitions
-    /// would stay for ever.
+    /// Removes the finalizers from all objects of our kinds. Why: only the process removes them, and it is gone, so the
+    /// definitions would stay for ever.
     async fn release_data(&self, wanted: &[Value]) -> Result<(), Failure> {
         for kind in self.kinds_of(wanted) {
             let held = self.objects(&kind).await?.into_iter();
@@ -327,7 +336,7 @@ impl Site {
         Ok(title)
     }
 
-    /// Has a role gather no rules any more, so that its controller leaves it alone.
+    /// Removes the aggregation from a role, so that its controller leaves it alone.
     async fn end_gathering(&self, role: &Value) -> Result<(), Failure> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind_of(role));
         let name = role["metadata"]["name"].as_str().unwrap_or_default();
@@ -361,7 +370,7 @@ impl Site {
         }
     }
 
-    /// Waits until nothing of the installation is left.
+    /// Waits until no object of the installation is left.
     async fn is_gone(&self, kinds: &[ApiResource], name: &str, limit: Duration) -> Result<(), Failure> {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Which namespaces and LocalQueues a worker cluster lacks: a pure function of both sides.
+//! The namespaces and LocalQueues that a worker cluster lacks: a pure function of both sides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,20 +8,20 @@ use roadstead_api::constants::controllers;
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, ClusterQueue, LocalQueue, MultiKueueConfig};
 use serde::Serialize;
 
-/// What the management cluster has.
+/// The objects of the management cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Manager {
-    /// All of them.
+    /// All LocalQueues.
     pub(super) local_queues: Vec<LocalQueue>,
-    /// All of them.
+    /// All ClusterQueues.
     pub(super) cluster_queues: Vec<ClusterQueue>,
-    /// All of them.
+    /// All AdmissionChecks.
     pub(super) checks: Vec<AdmissionCheck>,
-    /// All of them.
+    /// All MultiKueueConfigs.
     pub(super) configs: Vec<MultiKueueConfig>,
 }
 
-/// What the worker cluster has.
+/// The objects of the worker cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worker {
     /// Names of the namespaces.
@@ -36,25 +36,25 @@ pub(super) struct Worker {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind")]
 pub(super) enum Step {
-    /// A namespace is made.
+    /// A namespace is created.
     Namespace {
         /// Its name.
         name: String,
     },
-    /// A LocalQueue is made.
+    /// A LocalQueue is created.
     LocalQueue {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
-        /// `ClusterQueue` of the worker that it leads to.
+        /// `ClusterQueue` of the worker that it names.
         #[serde(rename = "clusterQueue")]
         cluster_queue: String,
-        /// Whether the namespace was on the worker before.
+        /// Whether the namespace existed on the worker before.
         #[serde(rename = "namespaceExists")]
         namespace_exists: bool,
     },
-    /// A LocalQueue cannot be made: the `ClusterQueue` that it would lead to is not on the worker.
+    /// A LocalQueue cannot be created: the `ClusterQueue` that it would name is not on the worker.
     Blocked {
         /// Its namespace.
         namespace: String,
@@ -100,9 +100,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the worker lacks so that jobs of every LocalQueue that dispatches to it can run there, namespaces first. `lead_to`: the
-/// `ClusterQueue` of the worker for all new LocalQueues; `None`: the one of the same name as on the manager. What exists stays as
-/// it is.
+/// The objects that the worker lacks to run the jobs of every LocalQueue that dispatches to it, namespaces first. `lead_to`: the
+/// `ClusterQueue` of the worker for all new LocalQueues; `None`: the one of the same name as on the manager. Existing objects
+/// stay as they are.
 ///
 /// *Source*: `spec/multikueue.md 3.3`: a dispatched job keeps its namespace and the name of its queue.
 pub(super) fn plan(cluster: &str, manager: &Manager, worker: &Worker, lead_to: Option<&str>) -> Vec<Step> {

@@ -1,20 +1,17 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
-use kube::core::DynamicObject;
 use roadstead_api::config::Config;
-use roadstead_api::constants::annotations::LEASE_CLUSTER;
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_core::lease::{Grant, Moment, Terms};
-use roadstead_core::name::Key;
 use roadstead_engine::clock::{Uptime, system};
 use roadstead_engine::leader::Leadership;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
-use roadstead_kubeio::cache::{Cache, Change};
-use serde_json::from_value;
+use roadstead_kubeio::cache::Cache;
+use serde_json::{Value, from_value};
 
 use super::super::registry::Registry;
 use super::super::told::Told;
@@ -65,16 +62,8 @@ fn named(name: &str, identity: &str) -> Value {
     })
 }
 
-fn workload(metadata: &Value) -> Arc<Workload> {
-    Arc::new(from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap())
-}
-
-/// A manager that remembers this of east, where these Workloads are placed.
-pub(in crate::remote) fn fleet(
-    client: Client,
-    identity: &str,
-    placed: Option<Vec<Arc<Workload>>>,
-) -> (Fleet, Arc<Remote>) {
+/// A manager that remembers this of east, and holds something there.
+pub(in crate::remote) fn fleet(client: Client, identity: &str) -> (Fleet, Arc<Remote>) {
     let mut config = Config::without_file("own");
     config.leader_election.leader_elect = false;
     let terms = Terms::of(Duration::from_mins(10));
@@ -92,8 +81,6 @@ pub(in crate::remote) fn fleet(
         origin: "multikueue".into(),
         namespace: "ns".to_owned(),
         terms,
-        clusters: clusters.clone(),
-        registry: registry.clone(),
         namespaces: Cache::<Namespace>::new(),
         uptime: Uptime::start(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
@@ -114,7 +101,7 @@ pub(in crate::remote) fn fleet(
         changed: Arc::default(),
         greet: Box::new(|_, _| {}),
         is_free: Box::new(|_| false),
-        placed: Box::new(move |_| placed.clone()),
+        naming: tokio::sync::Mutex::default(),
         metrics: Metrics::new(Leadership::assumed(&config)),
         told: Arc::new(Told::default()),
         clock: system(),
@@ -128,223 +115,220 @@ pub(in crate::remote) fn fleet(
     (fleet, remote)
 }
 
-/// Spec: safety 3.8
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_made_anew_before_anybody_followed_it_is_remembered() {
-    let here = place("here");
-    let (client, sent) = answering(200, east(""));
-    let (fleet, remote) = fleet(client, &format!("uid {}", here.print()), Some(Vec::new()));
-    remote.moves_to(&here);
-    remote.lease.set(Some("anew".into()));
-    let followed = fleet.follow_lease(&remote);
-    assert!(
-        tokio::time::timeout(Duration::from_secs(1), followed)
-            .await
-            .is_err()
-    );
-    let noted = sent.lock().unwrap()[0]["metadata"]["annotations"][CLUSTER_IDENTITY].clone();
-    assert_eq!(noted, format!("anew {}", here.print()));
+fn print(server: &str) -> String {
+    place(server).print()
 }
 
-/// A list of the copy of Workload `w`, owned by these.
-fn copies(owners: &Value) -> Value {
-    let metadata = json!({
-        "namespace": "ns", "name": "w", "uid": "copy", "annotations": {WORKLOAD_UID: "w"}, "ownerReferences": owners,
-    });
-    let items =
-        [json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata})];
-    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items})
+/// A worker whose namespace `kube-system` has this UID, or with this code of a refusal.
+fn worker(uid: Result<&str, u16>) -> Client {
+    let (code, body) = match uid {
+        Ok(uid) => (200, json!({"metadata": {"name": IDENTITY, "uid": uid}})),
+        Err(code) => (
+            code,
+            json!({"kind": "Status", "code": code, "message": "no", "reason": "Forbidden"}),
+        ),
+    };
+    answering(code, body).0
 }
 
-/// Workload `w`, placed in east.
-fn one() -> Vec<Arc<Workload>> {
-    let placed = json!({"namespace": "ns", "name": "w", "uid": "w"});
-    vec![workload(&placed)]
+/// What is said of east where its Secret leads `there` now, and what is remembered afterwards if that is written.
+struct Case {
+    remembered: String,
+    home: Option<Identity>,
+    is_free: bool,
 }
+
+impl Case {
+    fn of(remembered: &str, place: &str) -> Self {
+        Self {
+            remembered: format!("{remembered} at {}", print(place)),
+            home: None,
+            is_free: false,
+        }
+    }
+
+    fn free(self) -> Self {
+        Self {
+            is_free: true,
+            ..self
+        }
+    }
+
+    async fn there(self, uid: Result<&str, u16>) -> (Recognised, Option<Value>) {
+        let (own, sent) = answering(200, east(""));
+        let (mut fleet, remote) = fleet(own, &self.remembered);
+        fleet.is_free = Box::new(move |_| self.is_free);
+        remote.with(|link| link.home = self.home);
+        let said = fleet
+            .recognise(&remote, &worker(uid), &place("there"), SECOND)
+            .await;
+        let sent = sent.lock().unwrap();
+        let written = sent
+            .last()
+            .map(|patch| patch["metadata"]["annotations"][CLUSTER_IDENTITY].clone());
+        (said, written)
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn is_refused(said: &Recognised, reason: Reason, words: &str) -> bool {
     matches!(said, Recognised::Refused(why, text) if *why == reason && text.contains(words))
 }
 
-/// The manager was connected there, and what is written is older than that.
-///
 /// Spec: safety 3.8, I1
 #[tokio::test(start_paused = true)]
-async fn where_it_is_connected_is_known_before_that_is_written() {
-    let (here, there) = (place("here"), place("there"));
-    let (client, _) = answering(200, copies(&json!([])));
-    let written = format!("- {}", here.print());
-    for (placed, expected) in [
-        (Some(one()), None),
-        (Some(Vec::new()), Some(Recognised::BeginAnew)),
+async fn the_same_cluster_is_entered_wherever_it_is_and_its_place_is_remembered() {
+    let (said, written) = Case::of("uid", "there").there(Ok("uid")).await;
+    assert_eq!((said, written), (Recognised::Enter, None), "nothing is written");
+    let moved = Case::of("uid", "here").there(Ok("uid")).await;
+    assert_eq!(
+        moved,
+        (
+            Recognised::Enter,
+            Some(json!(format!("uid at {}", print("there"))))
+        )
+    );
+    let first = Case::of("-", "there").there(Ok("uid")).await;
+    assert_eq!(
+        first,
+        (
+            Recognised::Enter,
+            Some(json!(format!("uid at {}", print("there"))))
+        )
+    );
+    let unknown = Case {
+        remembered: "written by an earlier version".to_owned(),
+        ..Case::of("", "")
+    };
+    let unknown = unknown.there(Err(403)).await;
+    assert_eq!(
+        unknown,
+        (Recognised::Enter, Some(json!(format!("- at {}", print("there")))))
+    );
+}
+
+/// Spec: safety 3.8, I1
+#[tokio::test(start_paused = true)]
+async fn another_cluster_and_one_that_cannot_be_identified_are_refused_while_anything_is_held_on_the_one_before()
+ {
+    for (known, uid) in [
+        (("uid", "here"), Ok("other")),
+        (("uid", "there"), Ok("other")),
+        (("-", "here"), Ok("uid")),
     ] {
-        let (fleet, remote) = fleet(client.clone(), &written, placed);
-        remote.moves_to(&there);
-        remote.is_of_home();
-        let said = fleet.recognise(&remote, &client, &there).await;
-        assert_eq!(said, Recognised::Enter, "it is where it was");
-        let said = fleet.recognise(&remote, &client, &here).await;
-        match expected {
-            Some(expected) => assert_eq!(said, expected),
-            None => assert!(
-                is_refused(&said, Reason::ClusterChanged, "jobs of this manager may run"),
-                "{said:?}"
-            ),
-        }
+        let (said, written) = Case::of(known.0, known.1).there(uid).await;
+        assert!(
+            is_refused(&said, Reason::ClusterChanged, "roadstead cluster give-up east"),
+            "{said:?}"
+        );
+        assert!(
+            is_refused(&said, Reason::ClusterChanged, "roadstead cluster move east"),
+            "{said:?}"
+        );
+        assert_eq!(written, None);
+        let (said, written) = Case::of(known.0, known.1).free().there(uid).await;
+        assert_eq!(said, Recognised::Enter);
+        assert!(written.unwrap().as_str().unwrap().starts_with(uid.unwrap()));
+    }
+    let hidden = Case::of("uid", "here").there(Err(403)).await;
+    assert!(
+        is_refused(&hidden.0, Reason::ClusterChanged, "leads to another cluster"),
+        "{hidden:?}"
+    );
+}
+
+/// Spec: safety 3.8, I1
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_one_cluster_is_not_taken_to_another() {
+    let of = |uid: &str| Identity::read(&format!("{uid} at {}", print("here")));
+    for (home, expected) in [
+        (of("uid"), Recognised::Enter),
+        (of("other"), Recognised::BeginAnew),
+        (of("-"), Recognised::BeginAnew),
+    ] {
+        let case = Case {
+            home,
+            ..Case::of("uid", "there")
+        };
+        assert_eq!(case.there(Ok("uid")).await.0, expected);
     }
 }
 
 /// Spec: safety 3.8
 #[tokio::test(start_paused = true)]
-async fn jobs_that_nobody_has_any_more_are_not_left_behind_at_once() {
-    let (client, _) = answering(200, copies(&json!([])));
-    for (is_free, words) in [(false, Some("are still on the one before")), (true, None)] {
-        let (mut fleet, remote) = fleet(
-            client.clone(),
-            &format!("- {}", place("here").print()),
-            Some(Vec::new()),
-        );
-        fleet.is_free = Box::new(move |_| is_free);
-        remote.moves_to(&place("here"));
-        remote.is_of_home();
-        let labels = json!({"kueue.x-k8s.io/prebuilt-workload-name": "gone"});
-        let job: Arc<DynamicObject> = Arc::new(
-            from_value(json!({"metadata": {"namespace": "ns", "name": "job", "labels": labels}})).unwrap(),
-        );
-        remote.held.job_changed(
-            0,
-            &Change {
-                key: &Key::new("ns", "job"),
-                old: None,
-                new: Some(&job),
-            },
-        );
-        let said = fleet.recognise(&remote, &client, &place("there")).await;
-        match words {
-            Some(words) => assert!(is_refused(&said, Reason::ClusterChanged, words), "{said:?}"),
-            None => assert_eq!(said, Recognised::BeginAnew),
-        }
-    }
+async fn a_cluster_that_does_not_say_which_it_is_or_cannot_be_remembered_is_not_connected() {
+    let (said, _) = Case::of("uid", "there").there(Err(500)).await;
+    assert!(matches!(said, Recognised::Failed(_)), "{said:?}");
+    let (said, _) = Case::of("uid", "there").there(Err(401)).await;
+    assert_eq!(said, Recognised::Failed(NOT_ACCEPTED.to_owned()));
+
+    let refusal = json!({"kind": "Status", "code": 403, "message": "no right", "reason": "Forbidden"});
+    let (own, _) = answering(403, refusal);
+    let (fleet, remote) = fleet(own, "");
+    let said = fleet
+        .recognise(&remote, &worker(Ok("uid")), &place("there"), SECOND)
+        .await;
+    assert!(
+        matches!(&said, Recognised::Failed(why) if why.contains(CLUSTER_IDENTITY)),
+        "{said:?}"
+    );
 }
 
-/// Spec: safety 3.8, F28
-#[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_being_deleted_is_remembered_while_it_waits_and_held_no_more() {
-    let mut goes = east("uid print");
-    goes["metadata"]["resourceVersion"] = json!("8");
-    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let mut held_by_another = goes.clone();
-    held_by_another["metadata"]["finalizers"] = json!(["another"]);
-    for (cluster, writes) in [(goes, 1), (held_by_another, 0)] {
-        let (client, sent) = answering(200, cluster.clone());
-        let (fleet, remote) = fleet(client, "uid print", Some(Vec::new()));
-        fleet.clusters.observe(from_value(cluster).unwrap());
-        remote.moves_to(&place("here"));
-        fleet.hold("east", 1).await;
-        let sent = sent.lock().unwrap();
-        assert_eq!(sent.len(), writes);
-        assert!(
-            sent.iter()
-                .all(|one| one["metadata"]["finalizers"] == json!([LEAVING]))
-        );
-    }
-}
-
-/// The Secrets of east and west were exchanged while nothing ran: the lease where east leads now bears the name of west.
-///
 /// Spec: safety 3.8, I5
 #[tokio::test(start_paused = true)]
-async fn where_the_other_name_leads_now_counts_before_what_is_written_of_it() {
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "lease", "uid": "of-west", "annotations": {LEASE_CLUSTER: "west"}}, "spec": {},
-    });
-    let (client, _) = answering(200, lease);
-    let (fleet, east) = fleet(client.clone(), "of-east print", Some(Vec::new()));
-    fleet.lessor.namespaces.observe(
-        from_value(json!({"metadata": {"name": "kube-system", "uid": "manager", "resourceVersion": "1"}}))
-            .unwrap(),
-    );
-    let mut written = named("west", "of-west print");
-    written["metadata"]["uid"] = json!("2");
-    fleet.clusters.observe(from_value(written).unwrap());
-    let west = Arc::new(Remote::new(
-        "west".into(),
-        (&[], &Arc::default()),
-        Timestamp::UNIX_EPOCH,
-        fleet.lessor.grant(None),
-    ));
-    fleet.registry.insert(west.clone());
-    let said = fleet.lessor.renew(&client, &east, &mut None).await;
-    assert!(
-        matches!(said, Renewed::Taken(Reason::RegisteredTwice, _)),
-        "{said:?}"
-    );
-    west.moves_to(&place("of east"));
-    west.lease.set(Some("of-east".into()));
-    assert_eq!(fleet.lessor.renew(&client, &east, &mut None).await, Renewed::Kept);
-}
-
-/// What is said where east leads `there` now, and the lease that is known afterwards; without a lease to know it by.
-async fn recognised(
-    home: Option<&str>,
-    placed: Option<Vec<Arc<Workload>>>,
-    (code, body): (u16, Value),
-) -> (Recognised, Option<Arc<str>>) {
-    let (client, _) = answering(code, body);
-    let (fleet, remote) = fleet(client.clone(), &format!("- {}", place("here").print()), placed);
-    if let Some(home) = home {
-        remote.moves_to(&place(home));
-        remote.lease.set(Some("uid".into()));
-    }
-    let said = fleet.recognise(&remote, &client, &place("there")).await;
-    (said, remote.lease.get())
-}
-
-/// Spec: safety 3.8, I1
-#[tokio::test(start_paused = true)]
-async fn where_a_secret_leads_elsewhere_what_is_there_and_what_may_run_decide() {
-    let offered = || (200, copies(&json!([])));
-    let runs = || {
-        let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}]);
-        (200, copies(&job))
+async fn of_two_names_for_one_cluster_the_second_is_refused_and_two_that_were_exchanged_find_their_way() {
+    let of = |name: &str, identity: &str, version: &str| {
+        let mut cluster = named(name, identity);
+        cluster["metadata"]["resourceVersion"] = json!(version);
+        cluster["metadata"]["uid"] = json!(name);
+        cluster
     };
-    let none = || Some(Vec::new());
+    for (known, is_free, reason, written) in [
+        ("", false, Reason::RegisteredTwice, None),
+        ("of-east at print", false, Reason::ClusterChanged, None),
+        (
+            "of-east at print",
+            true,
+            Reason::RegisteredTwice,
+            Some(Value::Null),
+        ),
+    ] {
+        let (own, sent) = answering(200, of("east", "", "8"));
+        let (mut fleet, remote) = fleet(own, known);
+        fleet.is_free = Box::new(move |_| is_free);
+        fleet
+            .clusters
+            .observe(from_value(of("west", "of-west at elsewhere", "7")).unwrap());
+        let said = fleet
+            .recognise(&remote, &worker(Ok("of-west")), &place("there"), SECOND)
+            .await;
+        assert!(is_refused(&said, reason, ""), "{known}: {said:?}");
+        let sent = sent.lock().unwrap();
+        let said = sent
+            .last()
+            .map(|patch| patch["metadata"]["annotations"][CLUSTER_IDENTITY].clone());
+        assert_eq!(said, written, "{known}");
+    }
+}
 
-    let (said, lease) = recognised(Some("here"), Some(one()), runs()).await;
-    assert_eq!(
-        (said, lease),
-        (Recognised::Enter, None),
-        "its lease is not seen there yet"
-    );
-    assert_eq!(recognised(None, Some(one()), runs()).await.0, Recognised::Enter);
-    let (said, lease) = recognised(Some("here"), Some(one()), offered()).await;
-    assert!(
-        is_refused(&said, Reason::ClusterChanged, "leads to another cluster"),
-        "{said:?}"
-    );
-    assert_eq!(lease.as_deref(), Some("uid"));
-    let failed = json!({"kind": "Status", "code": 500, "message": "no quorum", "reason": "InternalError"});
-    let (said, _) = recognised(Some("here"), Some(one()), (500, failed)).await;
-    assert!(
-        is_refused(&said, Reason::ClientConnectionFailed, "no quorum"),
-        "{said:?}"
-    );
-    let (said, _) = recognised(Some("here"), None, runs()).await;
-    assert!(
-        is_refused(&said, Reason::ClientConnectionFailed, NOT_LISTED),
-        "{said:?}"
-    );
-
-    assert_eq!(
-        recognised(Some("here"), none(), offered()).await.0,
-        Recognised::BeginAnew
-    );
-    assert_eq!(
-        recognised(Some("there"), none(), offered()).await.0,
-        Recognised::Enter
-    );
-    assert_eq!(recognised(None, none(), offered()).await.0, Recognised::Enter);
-    let (said, _) = recognised(Some("third"), Some(one()), runs()).await;
-    assert_eq!(said, Recognised::BeginAnew, "what is known is of a third cluster");
+/// Spec: safety F28
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_being_deleted_is_held_no_more() {
+    let mut cluster = east("");
+    cluster["metadata"]["finalizers"] = json!([]);
+    for (deleted, writes) in [(Value::Null, 1), (json!("2026-01-01T00:00:00Z"), 0)] {
+        cluster["metadata"]["resourceVersion"] = json!("8");
+        cluster["metadata"]["deletionTimestamp"] = deleted;
+        let (client, sent) = answering(200, cluster.clone());
+        let (fleet, _) = fleet(client, "");
+        fleet.clusters.observe(from_value(cluster.clone()).unwrap());
+        fleet.hold("east").await;
+        let sent = sent.lock().unwrap();
+        let finalizers: Vec<&Value> = sent
+            .iter()
+            .map(|patch| &patch["metadata"]["finalizers"])
+            .collect();
+        assert_eq!(finalizers, vec![&json!([LEAVING]); writes]);
+    }
 }

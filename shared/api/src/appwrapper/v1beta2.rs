@@ -1,7 +1,7 @@
 //! Version `v1beta2` of `workload.codeflare.dev`, the only one.
 //!
-//! Source: `spec/appwrapper.md` 1.1 to 1.3. The schema has no defaults and, but for three rules, no limits: what is wrong with
-//! an `AppWrapper` is said by its webhook, all at once.
+//! Source: `spec/appwrapper.md` 1.1 to 1.3. The schema has no defaults and, except for three rules, no limits: the webhook
+//! reports all problems of an `AppWrapper` at once.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ pub struct AppWrapperComponent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub pod_set_infos: Vec<AppWrapperPodSetInfo>,
-    /// Notes about the resource, for people.
+    /// Notes about the resource, for users.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }

@@ -32,7 +32,7 @@ pub struct ProvisioningRequestSpec {
         )
     )]
     pub pod_sets: Vec<ProvisioningPodSet>,
-    /// Class of the request, which names who provisions and how: a DNS subdomain of at most 253 characters. Immutable.
+    /// Class of the request, which selects the provisioner and its method: a DNS subdomain of at most 253 characters. Immutable.
     #[schemars(
         schema_with = "crate::schema::subdomain",
         extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "Value is immutable"}])

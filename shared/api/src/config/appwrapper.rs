@@ -11,80 +11,80 @@ use serde::de::{self, Deserializer};
 
 use super::scalar::NanosOrText;
 
-/// The section. Every key is optional; an unknown one is an error. Even an empty section has the worker run the controller.
+/// The section. Every key is optional; an unknown one is an error. Even an empty section makes the worker run the controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AppWrapperConfig {
     /// Kinds that may be wrapped, such as `Job.v1.batch` or `Pod.v1`; absent means any kind that the worker's account may create.
     pub allowed_kinds: Option<Vec<WrappedKind>>,
-    /// Whether users may only wrap what they may create themselves; default true. The webhooks of manager and worker look at it.
+    /// Whether users may only wrap what they may create themselves; default true. The webhooks of manager and worker read it.
     #[serde(rename = "userRBACAdmissionCheck")]
     pub user_rbac_admission_check: Option<bool>,
-    /// Queue of new `AppWrappers` without a queue label; absent is none. The webhooks of manager and worker look at it.
+    /// Queue of new `AppWrappers` without a queue label; absent is none. The webhooks of manager and worker read it.
     pub default_queue_name: Option<String>,
-    /// Pod sets that one `AppWrapper` may have, 1 to 18; default 8. The webhooks of manager and worker look at it.
+    /// Pod sets that one `AppWrapper` may have, 1 to 18; default 8. The webhooks of manager and worker read it.
     pub max_pod_sets: Option<PodSetsMax>,
     /// Scheduler of pods that name none; absent leaves that to the cluster.
     pub scheduler_name: Option<String>,
     /// The `ClusterQueue` that lends its cohort less while nodes are out of service; absent is none. Needs `autopilot`.
     pub slack_queue_name: Option<String>,
-    /// More of them, for other flavors.
+    /// Further such queues, for other flavors.
     #[serde(default)]
     pub slack_queue_names: Vec<String>,
-    /// How patient the controller is.
+    /// Time limits and retries of the controller.
     #[serde(default)]
     pub fault_tolerance: FaultTolerance,
-    /// How pods keep off sick nodes; absent is off.
+    /// How pods avoid broken nodes; absent is off.
     pub autopilot: Option<AutopilotConfig>,
 }
 
-/// How patient the controller is: durations such as `90s`, or whole nanoseconds.
+/// Time limits and retries of the controller: durations such as `90s`, or whole nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct FaultTolerance {
-    /// For all children to be created and all pods to exist; default 1m.
+    /// Time for all children to be created and all pods to exist; default 1m.
     #[serde(deserialize_with = "duration")]
     pub admission_grace_period: Option<SignedDuration>,
-    /// For all pods to run, from the same moment; default 5m.
+    /// Time for all pods to run, from the same moment; default 5m.
     #[serde(deserialize_with = "duration")]
     pub warmup_grace_period: Option<SignedDuration>,
-    /// For a lost pod to come back; default as `warmupGracePeriod`.
+    /// Time for a lost pod to come back; default as `warmupGracePeriod`.
     #[serde(deserialize_with = "duration")]
     pub recovery_grace_period: Option<SignedDuration>,
-    /// For a failed pod to be replaced; default 1m.
+    /// Time for a failed pod to be replaced; default 1m.
     #[serde(deserialize_with = "duration")]
     pub failure_grace_period: Option<SignedDuration>,
-    /// Between two attempts; default 90s.
+    /// Pause between two attempts; default 90s.
     #[serde(deserialize_with = "duration")]
     pub reset_pause: Option<SignedDuration>,
-    /// How many retries; default 3.
+    /// Number of retries; default 3.
     pub retry_limit: Option<i32>,
-    /// Before deletion becomes forceful; default 10m.
+    /// Time before deletion becomes forceful; default 10m.
     #[serde(deserialize_with = "duration")]
     pub deletion_grace_period: Option<SignedDuration>,
-    /// How long children stay after success, at most; default 168h.
+    /// Longest time that children stay after success; default 168h.
     #[serde(rename = "successTTLCeiling", deserialize_with = "duration")]
     pub success_ttl_ceiling: Option<SignedDuration>,
-    /// The longest of all other periods; default 24h.
+    /// Upper limit of all other periods; default 24h.
     #[serde(deserialize_with = "duration")]
     pub grace_period_ceiling: Option<SignedDuration>,
 }
 
-/// How pods keep off sick nodes.
+/// How pods avoid broken nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AutopilotConfig {
     /// Whether new pods avoid marked nodes; default true.
     pub inject_anti_affinities: Option<bool>,
-    /// Whether running pods leave them; default true.
+    /// Whether running pods leave marked nodes; default true.
     pub monitor_nodes: Option<bool>,
-    /// Weight of what pods prefer; default 50.
+    /// Weight of the pods' preferences; default 50.
     pub prefer_no_schedule_weight: Option<i32>,
-    /// Labels of nodes that speak of a resource, by resource; one that is listed replaces its default.
+    /// Node labels that mark a resource as broken, by resource; a listed resource replaces its default.
     pub resource_taints: BTreeMap<String, Vec<NodeMark>>,
 }
 
-/// A label of a node that speaks of a resource.
+/// A node label that marks a resource as broken.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeMark {
@@ -92,22 +92,22 @@ pub struct NodeMark {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What it means.
+    /// What the mark means.
     pub effect: NodeMarkEffect,
 }
 
 /// What a mark means for pods that use the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum NodeMarkEffect {
-    /// None starts there, and those that run leave.
+    /// No such pod starts there, and running ones leave.
     NoExecute,
-    /// None starts there.
+    /// No such pod starts there.
     NoSchedule,
-    /// Other nodes are preferred.
+    /// Such pods prefer other nodes.
     PreferNoSchedule,
 }
 
-/// How many pod sets one `AppWrapper` may have: 1 to 18, which is what a Workload takes. *Source*: `spec/appwrapper.md N-16`.
+/// How many pod sets one `AppWrapper` may have: 1 to 18, the limit of a Workload. *Source*: `spec/appwrapper.md N-16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodSetsMax(usize);
 
@@ -147,7 +147,7 @@ pub struct WrappedKind {
 }
 
 impl WrappedKind {
-    /// Reads it; `None` when kind or version is missing.
+    /// Parses it; `None` when kind or version is missing.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once('.')?;
         let (version, group) = rest.split_once('.').unwrap_or((rest, ""));

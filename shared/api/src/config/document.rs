@@ -20,7 +20,7 @@ impl DocumentKind {
     /// Every kind.
     pub const ALL: &'static [Self] = &[Self::KueueV1Beta2, Self::KueueV1Beta1, Self::Roadstead];
 
-    /// The `apiVersion` and `kind` a document of this kind carries.
+    /// The `apiVersion` and `kind` of such a document.
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::KueueV1Beta1 => ("config.kueue.x-k8s.io/v1beta1", "Configuration"),
@@ -29,7 +29,7 @@ impl DocumentKind {
         }
     }
 
-    /// The kind that carries these names.
+    /// The document kind with these names.
     pub fn named(api_version: &str, kind: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -40,7 +40,7 @@ impl DocumentKind {
     /// Reads a document of this kind.
     ///
     /// # Errors
-    /// The deserializer's first complaint: an unknown key, a wrong type, a bad value.
+    /// The deserializer's first error: an unknown key, a wrong type, a bad value.
     pub fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
         Ok(Document(match self {
             Self::KueueV1Beta1 => Written::V1Beta1(Box::new(Deserialize::deserialize(deserializer)?)),
@@ -60,7 +60,7 @@ enum Written {
 }
 
 impl Config {
-    /// What holds when there is no file. `own_namespace` is the namespace of the process.
+    /// The configuration without a file. `own_namespace` is the namespace of the process.
     pub fn without_file(own_namespace: &str) -> Self {
         Self::from_documents([], own_namespace)
     }
@@ -77,7 +77,7 @@ impl Config {
             }
         }
         let config = config.unwrap_or_else(|| v1beta2::Configuration::default().fill(own_namespace));
-        // Why last: what it leaves open follows the namespace that the other document names.
+        // Why last: its defaults follow the namespace that the other document names.
         let roadstead = own.unwrap_or_default().fill(&config.namespace);
         Self { roadstead, ..config }
     }

@@ -135,17 +135,17 @@ impl FeatureGate {
         Self::ALL.iter().copied().find(|gate| gate.name() == name)
     }
 
-    /// Whether the gate is on when nobody says otherwise.
+    /// The default of the gate.
     pub fn default_on(self) -> bool {
         self.default_and_lock().0 == Preset::On
     }
 
-    /// Whether the gate may not leave its default.
+    /// Whether the gate is locked to its default.
     pub fn locked(self) -> bool {
         self.default_and_lock().1 == Lock::Locked
     }
 
-    /// The gate without which this one means nothing.
+    /// The gate that must be on for this one to have an effect.
     fn builds_on(self) -> Option<Self> {
         if self.name().starts_with("TAS") || self == Self::ElasticJobsViaWorkloadSlicesWithTAS {
             Some(Self::TopologyAwareScheduling)
@@ -157,7 +157,7 @@ impl FeatureGate {
     }
 }
 
-/// The gates of one process: defaults plus what was set.
+/// The gates of one process: the defaults and the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     set: BTreeMap<FeatureGate, bool>,
@@ -167,8 +167,8 @@ impl FeatureGates {
     /// Applies settings on top of the defaults.
     ///
     /// # Errors
-    /// Every unknown name, every locked gate that would change, and every gate switched on without the one it builds on.
-    /// Gates of earlier releases are neither: they change nothing.
+    /// Every unknown name, every locked gate that would change, and every gate switched on without the one it builds on. Gates of
+    /// earlier releases are accepted and change nothing.
     pub fn resolve<'a>(
         settings: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<Self, Vec<GateProblem>> {
@@ -211,7 +211,7 @@ impl FeatureGates {
     }
 }
 
-/// What is wrong with one feature-gate setting.
+/// A problem of one feature-gate setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateProblem {
     /// No such gate.
@@ -221,22 +221,22 @@ pub enum GateProblem {
     },
     /// The gate cannot be changed.
     Locked {
-        /// Which.
+        /// The gate.
         gate: FeatureGate,
         /// The value it is locked to.
         on: bool,
     },
     /// A gate is on while the one it builds on is off.
     Needs {
-        /// Which is on.
+        /// The gate that is on.
         gate: FeatureGate,
-        /// Which is off.
+        /// The gate that is off.
         needed: FeatureGate,
     },
 }
 
 impl GateProblem {
-    /// The name of the gate at fault, as written.
+    /// The name of the faulty gate, as written.
     pub fn name(&self) -> &str {
         match self {
             Self::Unknown { name } => name,

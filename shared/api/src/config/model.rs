@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::{BindAddress, FeatureGate, FeatureGates, GroupVersionKindName, LabelSelector, Roadstead};
 
-/// Everything the configuration file says, with defaults. Source: spec/api.md API-13.
+/// The whole configuration, with defaults. Source: spec/api.md API-13.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Namespace of the process: Secrets, `ClusterProfile`s and the leader lease live here.
+    /// Namespace of the process, with its Secrets, `ClusterProfile`s and leader lease.
     pub namespace: String,
     /// Manage jobs that carry no queue label.
     pub manage_jobs_without_queue_name: bool,
@@ -44,11 +44,11 @@ pub struct Config {
     pub cert_management: CertManagement,
     /// Eviction of workloads whose pods do not become ready; `None` when off.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
-    /// Whether the file says something about that. If not, it is what the version of the file has by default.
+    /// Whether the file sets it. If not, the default depends on the version of the file.
     pub names_pods_ready: bool,
     /// Job integrations.
     pub integrations: Integrations,
-    /// Federation.
+    /// The federation with worker clusters.
     pub multi_kueue: MultiKueue,
     /// Fair-sharing preemption; `None` is classical preemption.
     pub fair_sharing: Option<FairSharing>,
@@ -77,7 +77,7 @@ pub struct WebhookServer {
     pub port: u16,
     /// Host to bind; empty means all.
     pub host: String,
-    /// Folder with `tls.crt` and `tls.key` when certificates come from outside.
+    /// Folder with `tls.crt` and `tls.key` when another tool makes the certificates.
     pub cert_dir: PathBuf,
 }
 
@@ -105,7 +105,7 @@ pub struct Health {
 /// `metrics`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
-    /// Listener.
+    /// Where the server listens.
     pub bind: BindAddress,
     /// Report quotas and usage of `ClusterQueues`.
     pub enable_cluster_queue_resources: bool,
@@ -261,16 +261,16 @@ pub struct Integrations {
     pub external_frameworks: Vec<GroupVersionKindName>,
     /// Job labels copied to the Workload.
     pub label_keys_to_copy: Vec<String>,
-    /// v1beta1 only: which pods the pod webhook looks at.
+    /// v1beta1 only: which pods the pod webhook reviews.
     pub pod_options: Option<PodOptions>,
 }
 
 /// `integrations.podOptions` of v1beta1; a selector that is absent selects everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodOptions {
-    /// Namespaces.
+    /// Selects namespaces.
     pub namespace_selector: Option<LabelSelector>,
-    /// Pods.
+    /// Selects pods.
     pub pod_selector: Option<LabelSelector>,
 }
 
@@ -283,15 +283,15 @@ pub struct MultiKueue {
     pub origin: String,
     /// How long a lost worker keeps its workloads.
     pub worker_lost_timeout: SignedDuration,
-    /// Dispatcher; a name that is none of ours selects external dispatching.
+    /// Dispatcher; a name that is not ours selects external dispatching.
     pub dispatcher_name: String,
-    /// Whether the file names the dispatcher. If not, and all workers are Roadstead's, it is the one by capacity.
+    /// Whether the file names the dispatcher. If not, and all workers are Roadstead's, the dispatcher by capacity is used.
     pub names_dispatcher: bool,
     /// Kinds handled by the generic adapter.
     pub external_frameworks: Vec<GroupVersionKindName>,
     /// `clusterProfile.accessProviders`.
     pub access_providers: Vec<ExecProvider>,
-    /// `clusterProfile.credentialsProviders`, the older word; excludes the former.
+    /// `clusterProfile.credentialsProviders`, the older name; excludes the former.
     pub credentials_providers: Vec<ExecProvider>,
     /// Written only for the incremental dispatcher.
     pub incremental: Option<IncrementalDispatcher>,
@@ -312,7 +312,7 @@ pub struct IncrementalDispatcher {
     pub step_size: i32,
 }
 
-/// Workers that the incremental dispatcher adds per round when nobody says otherwise.
+/// Default number of workers that the incremental dispatcher adds per round.
 pub const DEFAULT_STEP_SIZE: i32 = 3;
 
 /// A program that obtains credentials for a `ClusterProfile`.
@@ -329,9 +329,9 @@ pub struct ExecProvider {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecConfig {
-    /// Program.
+    /// The program to run.
     pub command: String,
-    /// Arguments.
+    /// Arguments of the program.
     #[serde(default)]
     pub args: Vec<String>,
     /// Additional environment.
@@ -355,9 +355,9 @@ pub struct ExecConfig {
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecEnv {
-    /// Name.
+    /// Name of the variable.
     pub name: String,
-    /// Value.
+    /// Value of the variable.
     pub value: String,
 }
 
@@ -389,7 +389,7 @@ pub enum PreemptionStrategy {
 /// `admissionFairSharing`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmissionFairSharing {
-    /// Time in which past usage counts half; zero forgets at once.
+    /// Half-life of past usage; zero forgets at once.
     pub usage_half_life_time: SignedDuration,
     /// Pause between two samples of usage.
     pub usage_sampling_interval: SignedDuration,

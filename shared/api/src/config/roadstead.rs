@@ -1,4 +1,4 @@
-//! `config.roadstead.dev/v1alpha1`, kind `RoadsteadConfiguration`: what the reference's file has no word for.
+//! `config.roadstead.dev/v1alpha1`, kind `RoadsteadConfiguration`: settings that the reference's file does not have.
 
 use serde::Deserialize;
 
@@ -14,6 +14,9 @@ pub struct Roadstead {
     pub webhook: RoadsteadWebhook,
     /// `multiKueue`.
     pub multi_kueue: RoadsteadMultiKueue,
+    /// `virtualNodes.enable`: whether pods that run on a worker are shown on a node that stands for it. Off by default, because it
+    /// needs rights on nodes.
+    pub virtual_nodes: bool,
     /// `appwrapper`; `None` when the section is absent.
     pub app_wrapper: Option<AppWrapperConfig>,
 }
@@ -44,18 +47,18 @@ pub struct RoadsteadMultiKueue {
     pub worker_lost_policy: WorkerLostPolicy,
     /// Whether a worker's address may be this machine; for tests and laptops.
     pub allow_loopback_workers: bool,
-    /// Lifetime asked for worker credentials, seconds; at least 600.
+    /// Requested lifetime of worker credentials, seconds; at least 600.
     pub token_lifetime_seconds: i64,
-    /// Namespace on the worker in which the manager keeps its lease and in which the worker looks for it; also that of the account
-    /// that `roadstead cluster join` makes. Default: the namespace of the process, `kueue-system` in an installation that changes
-    /// nothing, so that the lease lies beside the worker's own engine. Both sides must agree, and no tenant may write there.
+    /// Namespace on the worker for the manager's lease, where the worker reads it, and for the account that `roadstead cluster
+    /// join` creates. Default: the namespace of the process, `kueue-system` in an unchanged installation, so that the lease is
+    /// beside the worker's own engine. Both sides must agree, and no tenant may write there.
     pub lease_namespace: String,
-    /// Whether a job gets its `spec.managedBy` also when nothing is known yet of the queue that it names. Without it that is so only
-    /// where every ClusterQueue of the cluster dispatches to workers.
+    /// Whether a job gets its `spec.managedBy` even when its queue is not known yet. Without it that happens only where every
+    /// ClusterQueue of the cluster dispatches to workers.
     pub manages_every_queued_job: bool,
 }
 
-/// Lifetime asked for worker credentials, seconds.
+/// Default requested lifetime of worker credentials, seconds.
 pub(super) const TOKEN_LIFETIME_SECONDS: i64 = 3600;
 
 impl Default for RoadsteadMultiKueue {
@@ -70,18 +73,18 @@ impl Default for RoadsteadMultiKueue {
     }
 }
 
-/// What happens to a workload whose worker stays lost. A ClusterQueue may say otherwise in annotation
-/// `roadstead.dev/worker-lost-policy`. Source: spec/safety.md.
+/// What happens to a workload whose worker stays lost. Annotation `roadstead.dev/worker-lost-policy` of a ClusterQueue overrides
+/// it. Source: spec/safety.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum WorkerLostPolicy {
-    /// Wait until the worker is back, or an administrator gives the runs there up (`roadstead cluster give-up`).
+    /// Wait until the worker is back, or until an administrator gives up the runs there (`roadstead cluster give-up`).
     Wait,
     /// Dispatch again after `workerLostTimeout`, at the risk that the job runs twice.
     RetryAnyway,
-    /// Dispatch again once the worker has certainly stopped what it ran: it does so by itself when it has not heard of the
-    /// manager for two thirds of `workerLostTimeout`. Where there is no fence (a worker of another make, or an account that may keep no
-    /// lease there) the job is waited for as with `Wait`. When the worker's API server or its engine is dead while its nodes live,
-    /// pods go on; with the engine known to be dead nothing is dispatched again.
+    /// Dispatch again after the worker has certainly stopped its jobs: it stops them by itself when it has not heard of the
+    /// manager for two thirds of `workerLostTimeout`. Without a fence (a Kueue worker, or an account without the right to keep a
+    /// lease there) the manager waits as with `Wait`. If the worker's API server or engine is dead while its nodes live, pods go
+    /// on; if the engine is known to be dead, nothing is dispatched again.
     #[default]
     Fence,
 }
@@ -96,6 +99,7 @@ pub(super) struct RoadsteadConfiguration {
     admission: Option<AdmissionSection>,
     webhook: Option<WebhookSection>,
     multi_kueue: Option<MultiKueueSection>,
+    virtual_nodes: Option<VirtualNodesSection>,
     #[serde(rename = "appwrapper")]
     app_wrapper: Option<Box<AppWrapperConfig>>,
 }
@@ -104,6 +108,12 @@ pub(super) struct RoadsteadConfiguration {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AdmissionSection {
     paused: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct VirtualNodesSection {
+    enable: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -131,6 +141,7 @@ impl RoadsteadConfiguration {
         Roadstead {
             admission_paused: self.admission.unwrap_or_default().paused.unwrap_or(false),
             app_wrapper: self.app_wrapper.map(|section| *section),
+            virtual_nodes: self.virtual_nodes.unwrap_or_default().enable.unwrap_or(false),
             webhook: RoadsteadWebhook {
                 url: webhook.url.filter(|url| !url.is_empty()),
                 manage_configurations: webhook.manage_configurations.unwrap_or(true),

@@ -17,7 +17,7 @@ const FRACTION_DIGITS_MAX: usize = 18;
 /// Parses the duration text of Kubernetes files, for example `1h30m`, `300ms`, `0`, `-1.5s`.
 ///
 /// # Errors
-/// A sentence that says what a duration looks like; also when the value passes 292 years, where Go stops.
+/// A sentence about the form of a duration; also when the value exceeds 292 years, Go's limit.
 pub fn parse_go_duration(text: &str) -> Result<SignedDuration, String> {
     let refuse =
         || format!("`{text}` is not a duration; write a number and a unit such as `30s`, `15m` or `1h30m`");
@@ -92,8 +92,8 @@ impl<'de> Deserialize<'de> for DurationText {
 
 /// A duration written as whole nanoseconds, or as text.
 ///
-// Wire: the reference types `controller.cacheSyncTimeout` as a bare integer of nanoseconds; text is accepted too
-// because nobody expects that.
+// Wire: the reference types `controller.cacheSyncTimeout` as a bare integer of nanoseconds; text is accepted too, because users
+// expect the usual form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NanosOrText(pub(super) SignedDuration);
 
@@ -181,7 +181,7 @@ impl fmt::Display for BindAddress {
     }
 }
 
-/// Reads a listen address; empty text counts as not written, as it does in Go.
+/// Reads a listen address; empty text counts as absent, as in Go.
 pub(super) fn bind_or_unset<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<BindAddress>, D::Error> {

@@ -88,7 +88,7 @@ impl HealthSection {
     }
 }
 
-/// The listener of the metrics, when the file names none.
+/// The listener of the metrics, with the default.
 pub(super) fn metrics_bind(written: Option<BindAddress>) -> BindAddress {
     written.unwrap_or_else(|| BindAddress::all(METRICS_PORT))
 }
@@ -143,7 +143,7 @@ pub(super) struct ControllerSection {
 }
 
 impl ControllerSection {
-    /// Parallelism per kind, and the time caches may take.
+    /// Parallelism per kind, and the time limit for filling caches.
     pub(super) fn fill(self) -> (BTreeMap<String, u32>, SignedDuration) {
         let Self {
             group_kind_concurrency,
@@ -246,7 +246,7 @@ pub(super) struct RequeuingSection {
     backoff_max_seconds: Option<i32>,
 }
 
-/// What `waitForPodsReady` says when a version leaves it open.
+/// The defaults of `waitForPodsReady` in a version.
 pub(super) struct WaitDefaults {
     pub(super) timeout: SignedDuration,
     pub(super) block_admission: bool,
@@ -280,7 +280,7 @@ pub(super) fn wait_for_pods_ready(
     }
 }
 
-/// The names in `integrations.frameworks`, when the file names none.
+/// The names in `integrations.frameworks`, with the default.
 pub(super) fn frameworks(written: Option<Vec<String>>) -> Vec<String> {
     written.unwrap_or_else(|| {
         { BY_DEFAULT.iter() }

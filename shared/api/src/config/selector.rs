@@ -1,4 +1,4 @@
-//! Label selectors of the configuration file: strict when read, and able to answer for one set of labels.
+//! Label selectors of the configuration file: strict when read, and matched against labels here.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl SelectorOperator {
 }
 
 impl LabelSelector {
-    /// Selects the namespaces that are none of `names`.
+    /// Selects all namespaces except `names`.
     pub fn namespaces_except(names: &[&str]) -> Self {
         let mut values: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         values.dedup();
@@ -84,7 +84,7 @@ impl LabelSelector {
             })
     }
 
-    /// Whether a namespace is selected if it carries no label but its name.
+    /// Whether a namespace is selected that has no label but its name.
     pub fn matches_namespace_named(&self, name: &str) -> bool {
         self.matches(&BTreeMap::from([(NAMESPACE_NAME_LABEL.into(), name.into())]))
     }

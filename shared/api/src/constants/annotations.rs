@@ -81,6 +81,10 @@ pub const PROVISIONING_CLASS_NAME: &str = "autoscaling.x-k8s.io/provisioning-cla
 
 /// On a `Workload` and on its copies: number of the present dispatch (`spec/safety.md` 3), from 1; absent means 1.
 pub const DISPATCH_EPOCH: &str = "roadstead.dev/dispatch-epoch";
+/// On a job of the manager: how often it is tried on another worker when it has failed on one, a number from 0 to 100.
+pub const RETRY_ELSEWHERE: &str = "roadstead.dev/retry-elsewhere";
+/// On a `Workload` of the manager: the workers on which its job has failed, with commas between.
+pub const FAILED_ON: &str = "roadstead.dev/failed-on";
 /// On copies of a `Workload` and of its job: UID of the Workload on the manager (`spec/safety.md` 3.1).
 pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// On a `ClusterQueue` of the manager: what happens to its jobs when their worker is lost, `Wait`, `Fence` or `RetryAnyway`.
@@ -88,22 +92,24 @@ pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 pub const WORKER_LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
 /// On the copy of a `Workload`: the worker fenced it; its value is the number of the dispatch (`spec/safety.md` 3.3).
 pub const FENCED: &str = "roadstead.dev/fenced";
-/// On the copy of a `Workload` that is to be fenced: how long the lease is that its manager keeps there, in seconds. By it a
-/// worker that was restarted knows that a lease is missing.
+/// On the copy of a `Workload` with policy Fence: length of the lease that its manager keeps there, in seconds. It shows a
+/// restarted worker that a lease is missing.
 pub const LEASE_SECONDS: &str = "roadstead.dev/lease-seconds";
 /// On the lease of a manager: number of the last renewal.
 pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
-/// On the lease of a manager: changed by the worker now and then, so that the manager knows that somebody looks.
+/// On the lease of a manager: changed by the worker regularly, so that the manager knows that the worker watches the lease.
 pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
-/// On the lease of a manager: the `MultiKueueCluster` by which it knows the cluster.
-pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
-/// On a `MultiKueueCluster`: UID of the manager's lease there (`-` where none was seen), and a print of where that is, with a space
-/// between.
+/// On a `MultiKueueCluster`: which cluster it leads to, as `UID at PRINT`: the UID of its namespace `kube-system` (`-` where that may
+/// not be read) and a print of the address and the certificate authority of its API server.
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
-/// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
+/// On a `Workload`: why it does not run, as a record for users and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
-/// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
+/// On a pod of the manager: the node on which it shows in which cluster it runs.
+pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
+/// On a pod of an Argo Workflow: `true` when it may run in another cluster than the steps before.
+pub const SPREAD: &str = "roadstead.dev/spread";
+/// On a `MultiKueueCluster`: `true` when it gets no new jobs, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
-/// On a `MultiKueueCluster`: an administrator's word that the runs on this lost cluster are lost. The value is the time at which
-/// condition `Active` became False; a word about an earlier loss is void.
+/// On a `MultiKueueCluster`: an administrator's statement that the runs on this lost cluster are lost. The value is the time at
+/// which condition `Active` became False; a statement about an earlier loss is void.
 pub const GIVEN_UP: &str = "roadstead.dev/given-up";

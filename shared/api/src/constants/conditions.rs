@@ -4,7 +4,7 @@
 pub const TRUE: &str = "True";
 /// Status of a condition that does not hold.
 pub const FALSE: &str = "False";
-/// Status of a condition nobody knows about.
+/// Status of a condition that is not known.
 pub const UNKNOWN: &str = "Unknown";
 /// Queues, checks and worker clusters: it can be used.
 pub const ACTIVE: &str = "Active";
@@ -29,7 +29,7 @@ pub mod workload {
     pub const FINISHED: &str = "Finished";
     /// The workload is about to be deactivated.
     pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
-    /// It would have to preempt others, and a gate forbids it.
+    /// It would have to preempt other workloads, and a gate forbids it.
     pub const BLOCKED_ON_PREEMPTION_GATES: &str = "BlockedOnPreemptionGates";
     /// A pod group waits for pods that replace failed ones; keeps it out of the queue.
     pub const WAITING_FOR_REPLACEMENT_PODS: &str = "WaitingForReplacementPods";

@@ -10,9 +10,9 @@ pub const AUTOSCALING: &str = "autoscaling.x-k8s.io";
 pub const SCHEDULING: &str = "scheduling.k8s.io";
 /// Aggregated group that lists pending workloads (`spec/api.md` API-15).
 pub const VISIBILITY: &str = "visibility.kueue.x-k8s.io";
-/// Domain of what Kueue has no word for.
+/// Domain of everything that Kueue does not have.
 pub const ROADSTEAD: &str = "roadstead.dev";
-/// Prefix of labels and annotations that only Roadstead knows.
+/// Prefix of Roadstead's own labels and annotations.
 pub const ROADSTEAD_PREFIX: &str = "roadstead.dev/";
 /// Group of the `Configuration` file.
 pub const CONFIG_KUEUE: &str = "config.kueue.x-k8s.io";

@@ -26,6 +26,10 @@ pub const POD_GROUP_NAME: &str = "kueue.x-k8s.io/pod-group-name";
 pub const POD_GROUP_POD_INDEX: &str = "kueue.x-k8s.io/pod-group-pod-index";
 /// On a remote copy: origin of the manager that made it.
 pub const MULTIKUEUE_ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
+/// On the node that stands for a worker cluster, with its own name; also its taint, and what pods that are put on it select.
+pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
+/// On the node that stands for a worker cluster: the cluster.
+pub const CLUSTER: &str = "roadstead.dev/cluster";
 /// On a pod of a remote copy, set by the worker; value [`TRUE`].
 pub const MULTIKUEUE_WORKER_WORKLOAD_POD: &str = "kueue.x-k8s.io/multikueue-worker-workload-pod";
 

@@ -6,7 +6,7 @@ pub const DEFAULT_LOCAL_QUEUE: &str = "default";
 pub const DEFAULT_PRIORITY_CLASS: &str = "default";
 /// Pod set of a job that has only one.
 pub const MAIN_POD_SET: &str = "main";
-/// Key in a Secret under which a kubeconfig lies.
+/// Key of the kubeconfig in a Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Value of the origin label when the configuration says nothing.
 pub const DEFAULT_ORIGIN: &str = "multikueue";
@@ -14,3 +14,8 @@ pub const DEFAULT_ORIGIN: &str = "multikueue";
 pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
 /// The validating webhook configuration, as the reference has it.
 pub const VALIDATING_WEBHOOKS: &str = "kueue-validating-webhook-configuration";
+
+/// Name of the node that stands for a worker cluster on its manager.
+pub fn virtual_node(cluster: &str) -> String {
+    format!("roadstead-{cluster}")
+}

@@ -11,9 +11,9 @@ pub mod quota_reserved {
     pub const WAITING_FOR_QUOTA: &str = "WaitingForQuota";
     /// It asks for more than the queue could ever have.
     pub const EXCEEDS_MAX_QUOTA: &str = "ExceedsMaxQuota";
-    /// The pods do not fit in to the topology.
+    /// The pods do not fit into the topology.
     pub const TOPOLOGY_PLACEMENT_FAILED: &str = "TopologyPlacementFailed";
-    /// Others are being stopped to make room.
+    /// Other workloads are being stopped to make room.
     pub const WAITING_FOR_PREEMPTED_WORKLOADS: &str = "WaitingForPreemptedWorkloads";
     /// An earlier workload is still starting its pods.
     pub const WAITING_FOR_PODS_READY: &str = "WaitingForPodsReady";
@@ -21,7 +21,7 @@ pub mod quota_reserved {
     pub const MISCONFIGURED: &str = "Misconfigured";
     /// A queue is stopped.
     pub const SUSPENDED: &str = "Suspended";
-    /// It has not been looked at yet.
+    /// The engine has not evaluated it yet.
     pub const PENDING_EVALUATION: &str = "PendingEvaluation";
     /// It waits before it is tried again.
     pub const ON_HOLD: &str = "OnHold";
@@ -29,11 +29,11 @@ pub mod quota_reserved {
     pub const ADMISSION_GATED: &str = "AdmissionGated";
     /// It is not active.
     pub const DEACTIVATED: &str = "Deactivated";
-    /// Older word for one that waits (gate `UnadmittedWorkloadsObservability` off).
+    /// Older reason of a waiting workload (gate `UnadmittedWorkloadsObservability` off).
     pub const PENDING: &str = "Pending";
-    /// Older word for one that cannot be admitted (same gate).
+    /// Older reason of a workload that cannot be admitted (same gate).
     pub const INADMISSIBLE: &str = "Inadmissible";
-    /// Older word for one that waits for others (same gate).
+    /// Older reason of a workload that waits for others (same gate).
     pub const WAITING: &str = "Waiting";
 }
 
@@ -150,7 +150,7 @@ pub mod deactivation_target {
 
 /// Reasons of `BlockedOnPreemptionGates` of a workload.
 pub mod blocked_on_preemption_gates {
-    /// It would have to preempt others, and a gate forbids it.
+    /// It would have to preempt other workloads, and a gate forbids it.
     pub const PREEMPTION_GATED: &str = "PreemptionGated";
 }
 

@@ -1,13 +1,14 @@
-//! The schema of an older version, derived from that of the stored one by saying what differs.
+//! The schema of an older version, derived from that of the stored one by its differences.
 //!
-//! Why not types of its own: nothing in this project works with an older version, it is only served. What is the same
-//! cannot differ by accident, and a difference stands in one line beside its limit.
+//! Why no types of its own: Roadstead only serves older versions and never works with them. Equal parts cannot differ by
+//! accident, and each difference is one line beside its limit.
 
 use serde_json::{Map, Value};
 
-/// The schema of a kind on its way to an older version.
+/// The schema of a kind while it is changed into an older version.
 ///
-/// A path is written `spec.podSets[].name`; the empty path is the root. *Panics*: if there is no such field, which the test
+/// A path is written `spec.podSets[].name`; the empty path is the root. *Panics*: if there is no such field; the test that builds
+/// every definition finds that.
 /// that builds every definition rules out.
 #[derive(Clone, Debug)]
 pub(crate) struct Older(Value);
@@ -22,18 +23,18 @@ impl Older {
         self.0
     }
 
-    /// Gives a field a keyword, or another value of it.
+    /// Sets a keyword of a field.
     pub(crate) fn set(&mut self, path: &str, keyword: &str, value: impl Into<Value>) {
         self.at(path).insert(keyword.to_owned(), value.into());
     }
 
-    /// Takes a limit from a field, and from its documentation the words that speak of it.
+    /// Removes a limit from a field, and the words about it from the field's documentation.
     pub(crate) fn lift(&mut self, path: &str, limit: &str, words: &str) {
         self.cut(path, limit);
         self.reword(path, words, "");
     }
 
-    /// Takes a keyword from a field that has it.
+    /// Removes a keyword from a field that has it.
     #[expect(clippy::expect_used, reason = "a test builds every definition")]
     pub(crate) fn cut(&mut self, path: &str, keyword: &str) {
         self.at(path).remove(keyword).expect("a keyword of the field");
@@ -62,7 +63,7 @@ impl Older {
         fields.insert(name.to_owned(), schema.into());
     }
 
-    /// Takes a field away that only the newer version has, and gives its schema.
+    /// Removes a field that only the newer version has, and returns its schema.
     #[expect(clippy::expect_used, reason = "a test builds every definition")]
     pub(crate) fn remove(&mut self, parent: &str, name: &str) -> Value {
         let parent = self.at(parent);
@@ -78,18 +79,18 @@ impl Older {
             .expect("a field of the parent")
     }
 
-    /// Gives a field another name.
+    /// Renames a field.
     pub(crate) fn rename(&mut self, parent: &str, name: &str, to: &str) {
         let schema = self.remove(parent, name);
         self.add(parent, to, schema);
     }
 
-    /// Lists the fields that may not be absent.
+    /// Lists the required fields.
     pub(crate) fn require(&mut self, path: &str, names: &[&str]) {
         self.set(path, "required", names);
     }
 
-    /// Replaces the rule that refuses with this message.
+    /// Replaces the rule with this message.
     #[expect(clippy::expect_used, reason = "a test builds every definition")]
     pub(crate) fn replace_rule(&mut self, path: &str, message: &str, by: Value) {
         let rules = self.at(path).get_mut("x-kubernetes-validations");

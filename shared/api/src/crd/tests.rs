@@ -104,7 +104,7 @@ fn the_documentation_of_a_field_says_its_default_its_words_and_its_limits() {
             for word in schema["enum"].as_array().into_iter().flatten() {
                 says(word.as_str().unwrap());
             }
-            // Why: names of objects have everywhere the same limit.
+            // Why: names of objects have the same limit everywhere.
             let is_name =
                 schema.get("pattern").is_some() && [253, 63].iter().any(|max| schema["maxLength"] == *max);
             for limit in [
@@ -246,7 +246,7 @@ appwrappers.workload.codeflare.dev Namespaced [aw] None
     assert_eq!(lines.join("\n"), wanted);
 }
 
-/// Spec: api API-1: who uses an older version is told so.
+/// Spec: api API-1: a client that uses an older version gets a warning.
 #[test]
 fn a_deprecated_version_says_what_to_use_instead() {
     for crd in all() {
@@ -334,7 +334,7 @@ fn an_older_version_differs_where_the_tables_say_so() {
         for (version, wanted) in [("v1beta1", old), ("v1beta2", new)] {
             let schema = &schemas[&format!("{plural}.kueue.x-k8s.io {version}")];
             let found = field(schema, path)[keyword].to_string();
-            // Why: limits are floating-point numbers to the types.
+            // Why: the types hold limits as floating-point numbers.
             assert_eq!(found.trim_end_matches(".0"), wanted, "{line}");
         }
     }
@@ -433,7 +433,7 @@ fn the_rules_say_what_the_specification_says() {
 
 #[test]
 fn nothing_but_known_keywords_is_left_in_a_schema() {
-    // Why: a definition drops what it does not know without a word, so the JSON before and after is compared.
+    // Why: a definition silently drops unknown keywords, so the JSON before and after is compared.
     fn keywords(schema: &Value) -> Vec<(String, BTreeSet<String>)> {
         let mut found = Vec::new();
         walk(schema, "", &mut |schema, path| {

@@ -25,7 +25,7 @@ pub const USER: u32 = 65_532;
 /// A process ends within five seconds of SIGTERM.
 const GRACE_SECS: u32 = 10;
 const PROBE_SECS: u32 = 10;
-/// Definitions that others may have installed: they stay as they are then.
+/// Definitions that another tool may have installed: existing ones are left unchanged.
 const OTHERS: [&str; 2] = [
     "provisioningrequests.autoscaling.x-k8s.io",
     "appwrappers.workload.codeflare.dev",
@@ -34,10 +34,12 @@ const OTHERS: [&str; 2] = [
 /// When a group of objects is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Always.
+    /// In every cluster.
     Always,
     /// If `configuration.integrations.frameworks` names this one, or one that works through it.
     Integration(&'static Kind),
+    /// If `roadsteadConfiguration.virtualNodes.enable`.
+    VirtualNodes,
     /// If `podDisruptionBudget.enabled`.
     Budget,
     /// If `networkPolicy.enabled`.
@@ -55,11 +57,11 @@ pub struct Group {
     pub name: String,
     /// When they are installed.
     pub when: When,
-    /// In the order in which they are applied.
+    /// The objects, in the order in which they are applied.
     pub objects: Vec<Value>,
 }
 
-/// An installation with everything chosen. Texts and numbers may be placeholders of a chart.
+/// An installation with all choices made. Texts and numbers may be placeholders of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Namespace of the process.
@@ -68,25 +70,25 @@ pub struct Place {
     pub account: String,
     /// Reference of the image.
     pub image: String,
-    /// When it is pulled.
+    /// When the node pulls the image.
     pub pull_policy: Value,
     /// How many replicas run.
     pub replicas: Value,
-    /// Ports.
+    /// Ports of the process.
     pub ports: Ports,
-    /// As for `--controllers`.
+    /// The value of `--controllers`.
     pub controllers: String,
-    /// As for `--log-format`.
+    /// The value of `--log-format`.
     pub log_format: String,
     /// The whole configuration file.
     pub config: String,
-    /// Changes when the configuration file changes, so that the pods are replaced.
+    /// Changes with the configuration file, so that the pods are replaced.
     pub config_digest: String,
     /// Requests and limits.
     pub resources: Value,
-    /// By labels.
+    /// Node labels.
     pub node_selector: Value,
-    /// Taints that are tolerated.
+    /// Tolerated taints.
     pub tolerations: Value,
     /// Priority class of the pods.
     pub priority_class: String,
@@ -101,14 +103,14 @@ pub struct Ports {
     pub health: Value,
     /// `/metrics`.
     pub metrics: Value,
-    /// Webhooks.
+    /// The admission webhooks.
     pub webhook: Value,
     /// The visibility API.
     pub visibility: Value,
 }
 
 impl Place {
-    /// What these values come to in a namespace.
+    /// The installation for these values in a namespace.
     ///
     /// *Errors*: values that contradict each other.
     pub fn of(process: Process, namespace: &str, values: &Values) -> Result<Self, Refusal> {
@@ -152,7 +154,7 @@ fn digest(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// The two documents of the configuration file as an installation writes them, before anything is merged over them.
+/// The two documents of the configuration file as an installation writes them, before the values are merged over them.
 pub fn configuration(namespace: &str, ports: &Ports) -> [Value; 2] {
     let address = |port: &Value| {
         format!(
@@ -174,8 +176,8 @@ pub fn configuration(namespace: &str, ports: &Ports) -> [Value; 2] {
     [theirs, ours]
 }
 
-/// All objects of a process with these values, marked, in the order in which they are applied; without the definitions, see
-/// [`definitions`].
+/// All objects of a process with these values, with our labels, in the order in which they are applied; without the definitions,
+/// see [`definitions`].
 ///
 /// *Errors*: values that contradict each other.
 pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<Vec<Value>, Refusal> {
@@ -187,6 +189,10 @@ pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<V
     let is_wanted = |when: When| match when {
         When::Always => true,
         When::Integration(kind) => TABLE.enabled(&frameworks).contains(&kind),
+        When::VirtualNodes => {
+            let nodes = values.roadstead_configuration.get("virtualNodes");
+            nodes.is_some_and(|section| section["enable"] == true)
+        }
         When::Budget => values.pod_disruption_budget.enabled,
         When::Network => values.network_policy.enabled,
         When::Monitor => values.service_monitor.enabled,
@@ -226,6 +232,13 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         });
     let mut groups = vec![group("rights", When::Always, rights(process, place))];
     groups.extend(rest);
+    if process == Process::Manager {
+        let mut objects = rights::virtual_nodes(&place.namespace);
+        for object in &mut objects {
+            rename_account(object, &place.account);
+        }
+        groups.push(group("rights-virtual-nodes", When::VirtualNodes, objects));
+    }
     groups.extend([
         group("configuration", When::Always, vec![config_map(process, place)]),
         group("services", When::Always, services(process, place)),
@@ -243,7 +256,7 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
     groups
 }
 
-/// The definitions of all kinds, marked; the conversion webhook is in `namespace`.
+/// The definitions of all kinds, with our labels; the conversion webhook is in `namespace`.
 pub fn definitions(namespace: &str) -> Vec<Value> {
     let definitions = crd::all();
     definitions
@@ -259,12 +272,12 @@ pub fn definitions(namespace: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Whether a definition is one that others may have installed, and that stays as it is then.
+/// Whether another tool may have installed a definition, so that an existing one is left unchanged.
 pub fn may_be_of_others(definition: &str) -> bool {
     OTHERS.contains(&definition)
 }
 
-/// With the integrations that are on by default; what others need is in `deploy/rights`, a file for each.
+/// The rights with the default integrations; those of the other integrations are in `deploy/rights`, a file for each.
 fn rights(process: Process, place: &Place) -> Vec<Value> {
     let mut objects = rights::manifests(process, &place.namespace, rights::BY_DEFAULT);
     for object in &mut objects {
@@ -276,19 +289,19 @@ fn rights(process: Process, place: &Place) -> Vec<Value> {
     objects
 }
 
-/// Gives a service account, and whatever is bound to it, the name of the place.
+/// Gives a service account, and the subjects of bindings to it, the name of the place.
 fn rename_account(object: &mut Value, name: &str) {
     if object["kind"] == "ServiceAccount" {
         object["metadata"]["name"] = name.into();
     }
-    // Why not by index: that would put the key into objects that have none.
+    // Why not by index: indexing would add the key to objects without it.
     let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
     for subject in subjects.into_iter().flatten() {
         subject["name"] = name.into();
     }
 }
 
-/// Labels by which the Services find the pods; `control-plane` is what the reference's installations select.
+/// Labels by which the Services find the pods; the reference's installations select by `control-plane`.
 fn selector(process: Process) -> Value {
     json!({"app.kubernetes.io/name": process.name(), "control-plane": "controller-manager"})
 }
@@ -338,7 +351,7 @@ fn deployment(process: Process, place: &Place) -> Value {
             format!("--controllers={}", place.controllers),
             format!("--log-format={}", place.log_format),
         ],
-        // Why: a container that is restarted in the same pod leads again at once.
+        // Why: a container that restarts in the same pod leads again at once.
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [
             port("webhook", &place.ports.webhook),

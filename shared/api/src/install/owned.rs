@@ -1,4 +1,4 @@
-//! How objects of an installation are told from those of others.
+//! How objects of an installation are told from other objects.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub fn mark(object: &mut Value, name: &str) {
     labels[VERSION_LABEL] = VERSION.into();
 }
 
-/// Of which installation an object is, if it is of one.
+/// The installation of an object, if it has one.
 pub fn by(object: &Value) -> Option<&str> {
     object["metadata"]["labels"][LABEL].as_str()
 }

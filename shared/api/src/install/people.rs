@@ -1,5 +1,5 @@
-//! Roles for people, under the names and with the aggregation labels of the reference's installations: what is bound to them
-//! there works here, and a tenant with the cluster's `edit` sees its queues and Workloads.
+//! Roles for users, under the names and with the aggregation labels of the reference's installations. Bindings to the reference's
+//! roles work here, and a tenant with the cluster's `edit` sees its queues and Workloads.
 
 use roadstead_kinds::{Kind, TABLE};
 use serde_json::{Map, Value, json};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use crate::constants::groups;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Verbs of a role that only looks.
+/// Verbs of a viewer.
 pub(crate) const SEE: [&str; 3] = ["get", "list", "watch"];
-/// Verbs of a role that changes.
+/// Verbs of an editor.
 const EDIT: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
-/// A role into which others are gathered.
+/// A role that aggregates others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gathers {
     /// Administrators of queues: `kueue-batch-admin-role`.
@@ -29,11 +29,11 @@ pub(crate) enum Gathers {
 
 use Gathers::{Admin, BatchAdmin, BatchUser, Edit, View};
 
-/// Roles that people of a namespace have, and administrators.
+/// The roles of users of a namespace, and of administrators.
 pub(crate) const TENANTS: [Gathers; 5] = [BatchAdmin, BatchUser, View, Admin, Edit];
 
 impl Gathers {
-    /// The label by which a role is gathered.
+    /// The label by which a role is aggregated.
     const fn label(self) -> &'static str {
         match self {
             Self::BatchAdmin => "rbac.kueue.x-k8s.io/batch-admin",
@@ -45,7 +45,7 @@ impl Gathers {
     }
 }
 
-/// A role that an aggregating one gathers.
+/// A role that is aggregated into others.
 pub(crate) fn role(name: &str, into: &[Gathers], rules: &Value) -> Value {
     let gathered = { into.iter() }.map(|into| (into.label().to_owned(), Value::from("true")));
     let labels: Map<String, Value> = gathered.collect();
@@ -70,12 +70,12 @@ fn pair(short: &str, (group, plural): (&str, &str), edits: &[Gathers], sees: &[G
     [made("editor", &EDIT, edits), made("viewer", &SEE, sees)]
 }
 
-/// Whether a kind has roles of its own. Why not those of Kubernetes' pods and sets: the cluster's own `edit` and `view` hold them.
+/// Whether a kind has roles of its own. Why not Kubernetes' pods and sets: the cluster's own `edit` and `view` include them.
 fn has_roles(kind: &Kind) -> bool {
     !matches!(kind.group, "" | "apps")
 }
 
-/// Every role for people.
+/// Every role for users.
 pub(super) fn people() -> Vec<Value> {
     let gathers = |name: &str, into: Gathers| {
         json!({
@@ -112,7 +112,7 @@ pub(super) fn people() -> Vec<Value> {
             &TENANTS,
         ));
     }
-    // Of these the reference has none.
+    // The reference has no roles for these.
     let others = [
         "admissionchecks",
         "multikueueclusters",

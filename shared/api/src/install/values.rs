@@ -1,4 +1,4 @@
-//! What can be chosen about an installation: the values of the charts and of `roadstead install --values`.
+//! The choices of an installation: the values of the charts and of `roadstead install --values`.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use crate::rights::Process;
 
-/// Most replicas that make sense: one leads, the others serve webhooks and wait.
+/// Limit: useful replicas; one leads, the others serve webhooks and wait.
 const REPLICAS_MAX: u16 = 5;
 /// The least port that a process without privileges may listen on.
 const PORT_MIN: u16 = 1024;
 
-/// What can be chosen. Every key is optional; an unknown one is an error.
+/// The values of an installation. Every key is optional; an unknown one is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Values {
@@ -28,7 +28,7 @@ pub struct Values {
     pub ports: Ports,
     /// Parts to run, as for `--controllers`: `*` is all, `NAME` adds one, `-NAME` takes one out.
     pub controllers: Vec<String>,
-    /// Form of the log lines.
+    /// Format of the log lines.
     pub log_format: LogFormat,
     /// Merged over the `Configuration` that the chart writes, key by key; the keys are those of Kueue's configuration file.
     pub configuration: Map<String, Value>,
@@ -44,12 +44,12 @@ pub struct Values {
     pub priority_class: String,
     /// A `PodDisruptionBudget`, so that a drained node never takes the last replica.
     pub pod_disruption_budget: Switch,
-    /// A `NetworkPolicy` that lets in only what the process serves, and out only DNS and HTTPS.
+    /// A `NetworkPolicy` that allows only traffic to the ports of the process, and from it only DNS and HTTPS.
     pub network_policy: NetworkPolicy,
     /// A `ServiceMonitor` for the Prometheus operator, where the cluster serves that kind.
     pub service_monitor: Switch,
-    /// Roles for people: `kueue-batch-admin-role` and `kueue-batch-user-role`, to be bound by an administrator; editors and viewers of
-    /// each kind, the viewers of which the cluster's own `view`, `edit` and `admin` include.
+    /// Roles for users: `kueue-batch-admin-role` and `kueue-batch-user-role`, which an administrator binds; also an editor and a
+    /// viewer role for each kind. The cluster's own `view`, `edit` and `admin` include the viewers.
     pub roles_for_people: Switch,
 }
 
@@ -121,18 +121,18 @@ pub enum PullPolicy {
     Never,
 }
 
-/// Form of the log lines.
+/// Format of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Text for readers.
     Text,
 }
 
 impl LogFormat {
-    /// As `--log-format` takes it.
+    /// The value for `--log-format`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -141,7 +141,7 @@ impl LogFormat {
     }
 }
 
-/// The ports on which the process listens, 1024 or higher, each another one.
+/// The ports on which the process listens, 1024 or higher, all different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Ports {
@@ -149,7 +149,7 @@ pub struct Ports {
     pub health: u16,
     /// `/metrics`.
     pub metrics: u16,
-    /// Webhooks.
+    /// Port of the webhooks.
     pub webhook: u16,
     /// The visibility API.
     pub visibility: u16,
@@ -227,7 +227,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Values {
-    /// The defaults with what was chosen merged over them, key by key, as Helm does.
+    /// The defaults with the chosen values merged over them, key by key, as Helm does.
     ///
     /// *Errors*: an unknown key, or a value of another type.
     pub fn over_defaults(chosen: &Map<String, Value>) -> Result<Self, serde_json::Error> {
@@ -236,7 +236,7 @@ impl Values {
         serde_json::from_value(values)
     }
 
-    /// Values that contradict each other, each with the key and what is allowed.
+    /// Checks the values for contradictions; each error names the key and the allowed values.
     ///
     /// *Errors*: all of them at once.
     pub fn check(&self) -> Result<(), Refusal> {
@@ -294,7 +294,7 @@ pub(super) fn merge(into: &mut Value, over: &Map<String, Value>) {
 }
 
 impl Ports {
-    /// Each with its key.
+    /// The ports, each with its key.
     pub const fn named(&self) -> [(&'static str, u16); 4] {
         [
             ("health", self.health),

@@ -1,6 +1,6 @@
 //! Version `v1alpha1` of `kueue.x-k8s.io`, of two kinds: how its schemas differ from those of [`super::v1beta1`].
 //!
-//! Unlike the anchor: it serves this version no more; manifests that say `v1alpha1` are still about.
+//! Unlike the anchor: the reference does not serve this version any more, but manifests with `v1alpha1` still exist.
 
 use crate::crd::Older;
 

@@ -15,7 +15,7 @@ use crate::schema;
 pub(crate) use clusterqueue::clusterqueue;
 pub(crate) use workload::workload;
 
-/// What a list is replaced by when an older version has no opinion on how it is merged.
+/// The list type of a list for which an older version declares no merging.
 const PLAIN: &str = "atomic";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
@@ -23,7 +23,7 @@ const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 /// `ResourceFlavor`: no difference.
 pub(crate) const fn resourceflavor(_: &mut Older) {}
 
-/// `LocalQueue`: another name of the usage, and a copy of the flavors that nobody fills any more.
+/// `LocalQueue`: another name of the usage, and a copy of the flavors that is never filled.
 pub(crate) fn localqueue(schema: &mut Older) {
     any_number_of_conditions(schema);
     schema.rename("status", "flavorsUsage", "flavorUsage");
@@ -74,7 +74,7 @@ pub(crate) fn cohort(schema: &mut Older) {
     );
 }
 
-/// `AdmissionCheck`: fewer limits, and a delay that nobody reads.
+/// `AdmissionCheck`: fewer limits, and a delay that is never read.
 pub(crate) fn admissioncheck(schema: &mut Older) {
     any_number_of_conditions(schema);
     schema.cut("spec.controllerName", "minLength");
@@ -148,7 +148,7 @@ fn any_number_of_conditions(schema: &mut Older) {
     schema.lift("status.conditions", "maxItems", " At most 16.");
 }
 
-/// Past usage, where nobody fills it.
+/// The schema of past usage, which is never filled here.
 fn unused_past_usage() -> Value {
     let consumed = schema::quantities(&mut SchemaGenerator::default());
     json!({

@@ -1,4 +1,4 @@
-//! The constants are compared with the specification itself, so that neither can gain a name alone.
+//! Compares the constants with the specification, so that neither can get a name alone.
 
 /// The specification, as the project keeps it.
 const SPEC: &str = include_str!("../../../spec/api.md");
@@ -26,7 +26,7 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -59,7 +59,7 @@ fn every_condition_and_reason_of_a_workload_has_a_constant() {
                 "no constant is {condition}"
             );
         }
-        // Why: what stands in parentheses after a reason is its message.
+        // Why: the text in parentheses after a reason is its message.
         let reasons = row[2]
             .split('(')
             .map(|part| part.rsplit_once(')').map_or(part, |(_, rest)| rest));

@@ -96,7 +96,7 @@ pub(crate) fn accept(definition: &mut Value, now: Timestamp, taken: &dyn Fn(&str
     *definition != before
 }
 
-/// Sets conditions: type, status, reason, message. Those that say the same already stay as they are.
+/// Sets conditions: type, status, reason, message. A condition that already has this status and reason stays as it is.
 pub(crate) fn conditions(object: &mut Value, now: Timestamp, wanted: &[(&str, &str, &str, String)]) {
     let mut list = json::items(object, &["status", "conditions"]).to_vec();
     let generation = object["metadata"]["generation"].clone();
@@ -176,7 +176,7 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
             ));
             continue;
         }
-        // Why: a schema that all versions share is called by one name.
+        // Why: a real server names the field once if all versions share one schema.
         let shared = versions.iter().all(|other| other["schema"] == version["schema"]);
         let at = if shared {
             "spec.validation.openAPIV3Schema".to_owned()
@@ -209,7 +209,7 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Every place says its type.
+/// Checks that every place of a schema has a type.
 fn structural(schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let free = schema["x-kubernetes-int-or-string"] == true
         || schema["x-kubernetes-preserve-unknown-fields"] == true;

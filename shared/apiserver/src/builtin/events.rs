@@ -1,4 +1,4 @@
-//! Events: one object, two groups that call its fields differently. Stored in the form of the core group.
+//! Events: one object in two groups with different field names. Stored in the form of the core group.
 
 use serde_json::Value;
 

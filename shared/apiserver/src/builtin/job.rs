@@ -52,7 +52,7 @@ pub(super) fn prepare_create(job: &mut Value) {
     let uid = json::text(job, &["metadata", "uid"]).to_owned();
     let name = json::text(job, &["metadata", "name"]).to_owned();
     let template = ["spec", "template", "metadata", "labels"];
-    // Why: a job without labels of its own has those of its pods, also those that are added here.
+    // Why: a Job without own labels shares its template's, so it also gets the labels that are added here.
     let shared = json::at(job, &["metadata", "labels"]) == json::at(job, &template);
     for (labels, value) in [(UID_LABELS, &uid), (NAME_LABELS, &name)] {
         for label in labels {
@@ -135,7 +135,7 @@ pub(super) fn validate(job: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Complains about labels and a selector that are not those that were generated.
+/// Complains if the labels or the selector differ from the generated ones.
 fn generated(job: &Value, causes: &mut Vec<Cause>) {
     let (uid, name) = (&job["metadata"]["uid"], &job["metadata"]["name"]);
     let labels = &job["spec"]["template"]["metadata"]["labels"];

@@ -1,5 +1,5 @@
-//! What the status of a Job may become. A rule counts only when one of the fields that it is about changes, so that a
-//! status that was wrong before can still be written.
+//! Rules for changes of a Job's status. A rule is checked only if one of its fields changes, so a status that was already
+//! wrong can still be written.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::failure::Cause;
 use crate::json;
 use crate::kinds::condition;
 
-/// One status, read.
+/// The conditions of one status.
 #[expect(clippy::struct_excessive_bools, reason = "each is one condition")]
 struct Seen<'a> {
     status: &'a Value,
@@ -45,7 +45,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Complains about a status that no Job controller could have meant.
+/// Complains about a status that contradicts itself or the one before.
 pub(super) fn validate(job: &Value, old: &Value) -> Vec<Cause> {
     let (now, before) = (Seen::of(job), Seen::of(old));
     let mut causes = Vec::new();

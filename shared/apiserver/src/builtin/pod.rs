@@ -167,7 +167,7 @@ pub(super) fn prepare_create(pod: &mut Value, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-/// Pods stay five minutes on nodes that fall silent.
+/// Adds the default tolerations: a pod stays five minutes on a node that is not ready or unreachable.
 fn tolerate(spec: &mut Value) {
     let mut tolerations = json::items(spec, &["tolerations"]).to_vec();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -359,7 +359,7 @@ fn validate_container(container: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A pod's spec does not change but for its images, its deadline, more tolerations and fewer gates.
+/// Of a pod's spec only the images, the deadline, additional tolerations and removed scheduling gates may change.
 pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut plain = pod["spec"].clone();

@@ -1,4 +1,4 @@
-//! A webhook server on loopback, called.
+//! Calls to a webhook server on loopback.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

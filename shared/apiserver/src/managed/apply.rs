@@ -8,13 +8,13 @@ use super::set::{Set, is_leaf, steps};
 use crate::failure::Failure;
 use crate::schema::{ListKind, Node};
 
-/// What an apply makes of an object.
+/// The result of an apply.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) object: Value,
 }
 
-/// Applies `config` onto `live` (null if there is none). *Errors*: fields that others own, unless `force`.
+/// Applies `config` onto `live` (null if there is none). *Errors*: fields that other managers own, unless `force`.
 pub(crate) fn apply(
     live: &Value,
     config: &Value,
@@ -37,7 +37,7 @@ pub(crate) fn apply(
         .unwrap_or_default();
     let mut merged = merge(&before, config, change.node);
     if !last.is_empty() {
-        // Why with the name and the rest that nobody owns: so the metadata stays.
+        // Why `said`, which includes unowned fields such as the name: otherwise the metadata would be pruned.
         let mut managed = said;
         for other in managers.iter().filter(|manager| !own(manager)) {
             managed.union(other.fields.set());
@@ -52,7 +52,7 @@ pub(crate) fn apply(
         conflicts(&managers, &difference, &own)?;
     }
     rob(&mut managers, &difference, own);
-    // Why: an apply that changes nothing but who owns what has no time of its own.
+    // Why: an apply that changes only ownership does not set a time.
     let now = if quiet { None } else { Some(change.now) };
     match managers.iter_mut().find(|manager| own(manager)) {
         Some(manager) => {
@@ -132,8 +132,8 @@ fn conflicts(
     Err(Failure::apply_conflict(message, &fields))
 }
 
-/// Takes out what the applier owned, says no more and nobody else owns. Structures go as a whole and come back with what
-/// somebody owns in them, so that what nobody owns goes with its owner's structure.
+/// Removes fields that the applier owned, no longer applies, and no other manager owns. Structures are removed as a whole and
+/// then restored with the fields that a manager still owns, so unowned fields go with their structure.
 fn prune(merged: &Value, last: &Set, managed: &Set, node: &Node) -> Value {
     let of = |value: &Value| Set::of(value, node).with_structures(node);
     let (last, all) = (last.with_structures(node), of(merged));
@@ -143,7 +143,7 @@ fn prune(merged: &Value, last: &Set, managed: &Set, node: &Node) -> Value {
     remove(merged, &all.without(&back).common(&last), node)
 }
 
-/// A value without the fields of a set. Wire: what is left empty becomes null, as it does in a real server's bookkeeping.
+/// A value without the fields of a set. Wire: a structure that becomes empty is null, as on a real server.
 fn remove(value: &Value, fields: &Set, node: &Node) -> Value {
     if let Some(map) = value.as_object() {
         if node.is_atomic_map() {
@@ -211,7 +211,7 @@ fn merge(live: &Value, config: &Value, node: &Node) -> Value {
     }
 }
 
-/// Keeps the order of both lists where they agree, and that of the applied one where they do not.
+/// Keeps the order of both lists where they agree, and the applied list's order where they do not.
 fn merge_lists(before: &[Value], after: &[Value], node: &Node) -> Value {
     let (Some(old_steps), Some(new_steps)) = (steps(before, node), steps(after, node)) else {
         return after.to_vec().into();
@@ -232,7 +232,7 @@ fn merge_lists(before: &[Value], after: &[Value], node: &Node) -> Value {
         } else if let Some(step) = here
             && next_shared != Some(step)
         {
-            // It comes at its place in the applied list, or has come.
+            // This element is placed where the applied list has it.
             old += 1;
         } else if let Some(step) = there {
             match old_at(step) {
@@ -253,7 +253,7 @@ fn merge_lists(before: &[Value], after: &[Value], node: &Node) -> Value {
     out.into()
 }
 
-/// Refuses lists that name an element twice.
+/// Refuses a list that has two elements with the same key.
 fn duplicates(value: &Value, node: &Node, path: &str) -> Result<(), Failure> {
     if let Some(map) = value.as_object() {
         for (name, inner) in map {

@@ -8,7 +8,7 @@ use crate::schema::Node;
 /// The fields that differ.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
-    /// Those that were added or have another value.
+    /// Fields that were added or have another value.
     pub(super) changed: Set,
     pub(super) removed: Set,
 }
@@ -33,7 +33,7 @@ impl Difference {
                 if old == new {
                     return;
                 }
-                // Why: what Go writes as null is there already; only what is in it is new.
+                // Why: Go writes this field as null, so the field itself exists already and only its content is new.
                 let is_there = old.is_null() && node.go.is_some();
                 if is_there && (new.is_object() || new.is_array()) && !is_leaf(new, node) {
                     let nothing = if new.is_array() {
@@ -44,7 +44,7 @@ impl Difference {
                     self.child(step, Some(&nothing), Some(new), node);
                     return;
                 }
-                // Why not the field itself: a structure that is null has only lost what was in it.
+                // Why not the field itself: a structure that becomes null has only lost its content.
                 if new.is_null() && (old.is_object() || old.is_array()) && !is_leaf(old, node) {
                     let nothing = if old.is_array() {
                         Value::Array(Vec::new())
@@ -112,7 +112,7 @@ impl Difference {
     }
 }
 
-/// Adds a value that only one of the two has: itself and everything below it.
+/// Adds a value that only one of the two objects has, and everything below it.
 fn add(set: &mut Set, step: String, value: &Value, node: &Node) {
     set.members.insert(step.clone());
     if is_leaf(value, node) {

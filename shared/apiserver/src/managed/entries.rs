@@ -11,9 +11,9 @@ use super::set::Set;
 use crate::json;
 use crate::schema::Node;
 
-/// Updaters that are remembered one by one; older ones are merged.
+/// Update entries that are kept one by one; older ones are merged.
 const UPDATERS_MAX: usize = 10;
-/// Who stands for merged ones.
+/// The manager's name on merged entries.
 const ANCIENT: &str = "ancient-changes";
 
 /// How a manager came to its fields.
@@ -23,12 +23,12 @@ pub(crate) enum Operation {
     Update,
 }
 
-/// The fields of a manager. Those that stand in a stored list are read only when they matter: most writes change what one
-/// of many managers has, or nothing.
+/// The fields of a manager. Fields of a stored list are parsed only when needed: most writes change the fields of at most
+/// one of many managers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     set: OnceCell<Set>,
-    /// As `fieldsV1` writes them, when they come from there and were not changed.
+    /// The unchanged `fieldsV1`, if the fields come from a stored list.
     written: Option<Value>,
 }
 
@@ -61,21 +61,21 @@ impl Fields {
         }
     }
 
-    /// Whether taking a set away can change anything.
+    /// Whether removing `set` may change anything.
     fn may_lose(&self, set: &Set) -> bool {
         self.written.as_ref().is_none_or(|written| set.meets(written))
     }
 
-    /// Whether adding a set changes nothing for certain.
+    /// Whether adding `set` certainly changes nothing.
     fn has_all(&self, set: &Set) -> bool {
         self.written.as_ref().is_some_and(|written| set.is_in(written))
     }
 }
 
-/// Whether a list can be taken at its word.
+/// Where a list comes from, and so whether it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// It was written here.
+    /// This server wrote it.
     Stored,
     /// A client made it.
     Sent,
@@ -146,7 +146,7 @@ impl Manager {
         Value::Object(entry)
     }
 
-    /// Whether it is the same manager, doing the same in the same place.
+    /// Whether this entry has the change's manager, operation, subresource and API version.
     pub(super) fn is(&self, change: &Change<'_>, operation: Operation) -> bool {
         self.name == change.manager
             && self.operation == operation
@@ -155,19 +155,19 @@ impl Manager {
     }
 }
 
-/// Who changes what, where and when.
+/// The manager of a change, its API version, its subresource and its time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change<'a> {
     pub(crate) manager: &'a str,
     pub(crate) api_version: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) now: &'a str,
-    /// Fields that a request to this place cannot set.
+    /// Fields that a request to this subresource cannot set.
     pub(crate) reset: &'a Set,
     pub(crate) node: &'a Node,
 }
 
-/// Fields that nobody owns.
+/// Fields that no manager can own.
 pub(super) static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
     Set::from_json(&json!({
         "f:apiVersion": {}, "f:kind": {},
@@ -192,7 +192,7 @@ fn parse(list: Vec<Value>, source: Source) -> Vec<Manager> {
         .collect()
 }
 
-/// By what a real server orders them.
+/// The sort key of a real server.
 fn order(manager: &Manager) -> impl Ord {
     (
         manager.operation,
@@ -255,7 +255,7 @@ fn cap(managers: &mut Vec<Manager>) {
     *managers = kept;
 }
 
-/// What others lose when fields change; entries that lose something keep their time.
+/// Takes changed and removed fields from the other managers. Their entries keep their time.
 pub(super) fn rob(managers: &mut [Manager], difference: &Difference, except: impl Fn(&Manager) -> bool) {
     for manager in managers {
         let touched =
@@ -275,41 +275,41 @@ fn resets(sent: Option<&Value>) -> bool {
     })
 }
 
-/// Accounts for a change that is no apply. `old` is what is stored, or null; `new` gets the list. A list that the client
-/// sent empty resets ownership.
+/// Updates ownership for a change that is no apply. `old` is the stored object, or null; `new` gets the list. An empty list
+/// from the client resets ownership.
 pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
     let sent = json::remove(new, &["metadata", "managedFields"]);
     let stored = json::items(old, &["metadata", "managedFields"]);
     if old.is_object() && resets(sent.as_ref()) {
         return;
     }
-    // Why: who never had its owners counted, a real server does not begin to count by an ordinary change.
+    // Why: a real server starts no list on an object without one, unless it is applied.
     if old.is_object() && stored.is_empty() && sent.is_none() {
         return;
     }
     let mut managers = match sent {
-        // Why: a client that patches, or sends back what it read, sends the list that is stored.
+        // Why: a client that patches, or sends back the object that it read, sends the stored list.
         Some(Value::Array(list)) if !list.is_empty() && list == stored => parse(list, Source::Stored),
         Some(Value::Array(list)) if !list.is_empty() => parse(list, Source::Sent),
         _ if old.is_null() => Vec::new(),
         _ => parse(stored.to_vec(), Source::Stored),
     };
     let mut difference = if old.is_null() {
-        // Why: a built-in object has its zeros before anybody sets anything.
+        // Why: the zeros of a built-in object belong to no manager.
         Difference::between(&crate::decode::empty(change.node), new, change.node)
     } else {
         Difference::between(old, new, change.node)
     };
-    // Why: the list itself was taken out of one of the two.
+    // Why: only one of the two objects still had the list.
     difference.removed.forget(&["f:metadata", "f:managedFields"]);
-    // Why: what a request to this place cannot set, it neither gains nor takes from anybody.
+    // Why: a request neither gains fields that it cannot set, nor takes them from another manager.
     difference.changed = difference.changed.without_below(change.reset);
     difference.removed = difference.removed.without_below(change.reset);
     rob(&mut managers, &difference, |manager| {
         manager.is(change, Operation::Update)
     });
     let gained = difference.changed.without(&UNOWNED);
-    // Why: a real server does not say when somebody scaled.
+    // Wire: a real server writes no time on the entry of a scale request.
     let now = if change.subresource == "scale" {
         ""
     } else {

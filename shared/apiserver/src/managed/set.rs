@@ -17,7 +17,7 @@ pub(crate) struct Set {
     pub(crate) children: BTreeMap<Step, Self>,
 }
 
-/// The step to an element of a list by the fields that name it; a missing one counts with its default.
+/// The step to an element of a list by its key fields; a missing key field counts with its default.
 pub(crate) fn key_step(element: &Value, keys: &[String], node: &Node) -> Step {
     let mut named = Map::new();
     let mut sorted: Vec<&String> = keys.iter().collect();
@@ -31,7 +31,7 @@ pub(crate) fn key_step(element: &Value, keys: &[String], node: &Node) -> Step {
     format!("k:{}", Value::Object(named))
 }
 
-/// The step to each element of a list, if its elements have names.
+/// The step to each element of a list, if its elements have keys.
 pub(crate) fn steps(list: &[Value], node: &Node) -> Option<Vec<Step>> {
     match node.list_kind() {
         ListKind::Atomic => None,
@@ -142,7 +142,7 @@ impl Set {
         Value::Object(out)
     }
 
-    /// Whether one of its fields, or something below one, is among those that `fieldsV1` writes like this.
+    /// Whether `written`, a `fieldsV1`, has one of these fields or something below one.
     pub(crate) fn meets(&self, written: &Value) -> bool {
         written.as_object().is_some_and(|map| {
             self.members.iter().any(|step| map.contains_key(step)) || { self.children.iter() }
@@ -150,7 +150,7 @@ impl Set {
         })
     }
 
-    /// Whether all of its fields are among those that `fieldsV1` writes like this.
+    /// Whether `written`, a `fieldsV1`, has all of these fields.
     pub(crate) fn is_in(&self, written: &Value) -> bool {
         let map = written.as_object();
         let below = |step: &Step| map.and_then(|map| map.get(step));
@@ -178,7 +178,7 @@ impl Set {
         }
     }
 
-    /// With every field of a structure that something below is in.
+    /// The set with every structure that contains one of its fields.
     #[must_use]
     pub(crate) fn with_structures(&self, node: &Node) -> Self {
         let mut out = Self {
@@ -208,7 +208,7 @@ impl Set {
         }
     }
 
-    /// Without the fields of another set.
+    /// The set without the fields of another set.
     #[must_use]
     pub(crate) fn without(&self, other: &Self) -> Self {
         self.filter(
@@ -220,7 +220,7 @@ impl Set {
         )
     }
 
-    /// Without the fields of another set and all that is below them.
+    /// The set without the fields of another set and everything below them.
     #[must_use]
     pub(crate) fn without_below(&self, other: &Self) -> Self {
         self.filter(&|member| !other.members.contains(member), &|step, child| {
@@ -279,7 +279,7 @@ impl Set {
     }
 }
 
-/// A step with its JSON rewritten, so that equal steps are equal texts.
+/// A step with its JSON normalized, so that equal steps are equal strings.
 fn normal_step(step: &str) -> Step {
     match step.split_at_checked(2) {
         Some((kind @ ("k:" | "v:"), json)) => match serde_json::from_str::<Value>(json) {

@@ -1,4 +1,4 @@
-//! Acting as somebody else, for those who may.
+//! Impersonation: a user who acts as another one by the `Impersonate-*` headers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const PREFIX: &str = "impersonate-";
 const EXTRA: &str = "impersonate-extra-";
 
 impl Server {
-    /// Who a request is to be answered for: its sender, or whom the sender's headers name. *Errors*: the sender may not.
+    /// The user of a request: its sender, or the user that its headers impersonate. *Errors*: the sender may not do that.
     pub(crate) fn acting_as(&self, request: &Request<Bytes>, sender: User) -> Result<User, Failure> {
         let headers = request.headers();
         if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {

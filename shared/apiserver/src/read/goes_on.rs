@@ -1,4 +1,4 @@
-//! The token with which a list goes on.
+//! The `continue` token of a list.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use crate::request::Call;
 use crate::store::Key;
 
-/// Where a list goes on.
+/// The position from which a list continues.
 pub(super) struct Continue {
-    /// Nothing where the rest is wanted as it is now, whatever the first pages showed.
+    /// The version of the first page; `None` if the rest is to show the present state.
     pub(super) version: Option<u64>,
     pub(super) start: Key,
 }
 
 impl Continue {
-    /// The token that goes on after an object. Wire: as a real server writes it, down to the zero after the name.
+    /// The token for the objects after `last`. Wire: as a real server writes it, with a zero byte after the name.
     pub(super) fn after(call: &Call, version: Option<u64>, last: &Key) -> String {
         let everywhere = call.kind.is_namespaced() && call.path.namespace.is_empty();
         let start = if everywhere {
@@ -54,7 +54,7 @@ impl Continue {
         })
     }
 
-    /// Where the same place is in the present state.
+    /// A token for the same position in the present state.
     pub(super) fn inconsistent(&self, call: &Call) -> String {
         let everywhere = call.kind.is_namespaced() && call.path.namespace.is_empty();
         let start = if everywhere {

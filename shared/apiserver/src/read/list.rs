@@ -1,4 +1,4 @@
-//! A list whose objects are written as they are stored, without a copy of them.
+//! A list that writes its objects as they are stored, without copying them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 
-/// Objects just as they are stored, with what a list says of itself.
+/// Stored objects with the metadata of their list.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(super) kind: Arc<Kind>,
@@ -32,7 +32,7 @@ impl Serialize for List {
     }
 }
 
-/// One object of a list. Those of built-in kinds do not say what they are.
+/// One object of a list. Wire: objects of built-in kinds have no `apiVersion` and `kind` there.
 struct Item<'a> {
     object: &'a Value,
     is_custom: bool,

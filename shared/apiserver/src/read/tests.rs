@@ -90,7 +90,7 @@ async fn a_page_after_its_version_was_forgotten_is_gone() {
     make(&server, "d").await;
     let (code, gone) = send(&server, Method::GET, &rest, Value::Null).await;
     assert_eq!((code, gone["reason"].as_str()), (410, Some("Expired")));
-    // The token in the refusal goes on in the present, with what came since.
+    // The token in the refusal continues in the present state, which has the newer objects.
     let token = gone["metadata"]["continue"].as_str().unwrap();
     let (code, page) = send(
         &server,
@@ -125,7 +125,7 @@ async fn a_quiet_watch_is_told_how_far_it_is_every_minute_and_ends_in_time() {
     )
     .await;
     let began = Instant::now();
-    // Something else changes: the bookmark says so.
+    // Another resource changes: the bookmark carries the new version.
     let node = json!({"metadata": {"name": "n"}});
     assert_eq!(send(&server, Method::POST, "/api/v1/nodes", node).await.0, 201);
     // The last one comes shortly before the end.

@@ -1,4 +1,4 @@
-//! What an open watch tells, and when.
+//! Events and bookmarks of an open watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::server::Server;
 use crate::store::{Did, Past};
 use crate::table;
 
-/// Events that are written before the stream breathes.
+/// Events that are written before the stream yields to other tasks.
 pub(super) const BATCH_MAX: usize = 500;
-/// How often a watch is told how far it is, if it wants to know.
+/// The time between two bookmarks of a watch that asked for them.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// How long before its end a watch is told how far it is.
+/// How long before its end a watch gets its last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
-/// When a watch is first told how far it is: in time before it ends.
+/// The time of a watch's first bookmark, which always comes before the watch ends.
 pub(super) fn first_bookmark(now: Instant, ends: Instant) -> Instant {
     let last = ends.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
     (now + BOOKMARK_EVERY).min(last.max(now))
@@ -37,16 +37,16 @@ pub(super) struct Watcher {
     pub(super) filter: Filter,
     pub(super) form: Form,
     pub(super) include: String,
-    /// Everything up to here was told.
+    /// All changes up to this version were sent.
     pub(super) version: u64,
     pub(super) bell: Arc<Notify>,
     pub(super) bookmarks: bool,
     pub(super) next_bookmark: Instant,
     pub(super) owes_bookmark: bool,
     pub(super) ends: Instant,
-    /// What is told first: events, then perhaps the bookmark that ends them.
+    /// What is sent first: initial events, then the bookmark that ends them, if it was asked for.
     pub(super) first: Option<Vec<(&'static str, Arc<Value>)>>,
-    /// Whether a table's columns were told.
+    /// Whether the table's columns were sent.
     pub(super) headed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether the changes since the version are still there.
+    /// Whether the changes since the version are still kept.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let state = self.server.state();
         let now = state.store.version();
@@ -103,7 +103,7 @@ impl Watcher {
         if self.kind.is_custom() {
             json::remove(&mut object, &["metadata", "creationTimestamp"]);
         } else {
-            // Why: an empty object of the kind carries the version, with the zeros that Go writes.
+            // Wire: a bookmark is an empty object of the kind, with the zeros that Go writes.
             object = crate::decode::builtin(object, &self.kind.node, &self.kind.kind).0;
             json::remove(&mut object, &["metadata", "creationTimestamp"]);
         }
@@ -114,7 +114,7 @@ impl Watcher {
     pub(super) async fn next(&mut self) -> Option<(Vec<u8>, bool)> {
         let bell = Arc::clone(&self.bell);
         loop {
-            // Why before looking: what changes from here on must not be missed.
+            // Why before reading: a change from here on must wake this watch.
             let rung = bell.notified();
             if let Some(first) = self.first.take() {
                 let failed = first.iter().any(|(kind, _)| *kind == "ERROR");
@@ -165,7 +165,7 @@ impl Watcher {
         }
     }
 
-    /// What a change looks like through the filter.
+    /// The event of a change for this watch's filter, if any.
     fn event(&self, change: &Past) -> Option<(&'static str, Arc<Value>)> {
         let before = change
             .previous
@@ -192,7 +192,7 @@ impl Watcher {
         let mut out = Vec::new();
         for (kind, object) in events {
             let ready = kind == "ERROR" || kind == "BOOKMARK" || is_as_stored(&self.kind, &object);
-            // Why first: else each of many watches would copy the object.
+            // Why first: otherwise each of many watches would copy the object.
             if ready && self.form == Form::Object {
                 out.extend_from_slice(b"{\"type\":\"");
                 out.extend_from_slice(kind.as_bytes());

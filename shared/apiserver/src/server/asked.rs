@@ -1,4 +1,4 @@
-//! Who asked for what: what an audit log is made of.
+//! Observation of requests, as for an audit log.
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
@@ -6,7 +6,7 @@ use http::{Request, StatusCode, header};
 use super::{Server, verb};
 use crate::request::Path;
 
-/// Is told of every request.
+/// Called for every request.
 pub(super) type Observer = Box<dyn Fn(&Asked) + Send + Sync>;
 
 /// One request that was answered, as [`Server::observe_requests`] tells it.
@@ -25,10 +25,10 @@ pub struct Asked {
 }
 
 impl Server {
-    /// From now on tells `observer` of every request when it is answered, a watch when it begins; not of those whose credential
-    /// is not known. The first observer stays, a second one is never told.
+    /// Calls `observer` for every request when it is answered, and for a watch when it begins. Requests with an unknown
+    /// credential are left out. Only the first observer counts; a second one is never called.
     pub fn observe_requests(&self, observer: impl Fn(&Asked) + Send + Sync + 'static) {
-        // Why dropped: what it says is that there is one already.
+        // Why ignored: it fails only if there is an observer already.
         let _ = self.0.asked.set(Box::new(observer));
     }
 

@@ -1,4 +1,4 @@
-//! A server that begins where another one stands.
+//! A new server with the objects of another one.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,8 +24,8 @@ impl State {
 }
 
 impl Server {
-    /// A cluster of its own that holds what this one holds now: another time, another seed, no history, no tokens, and
-    /// namespaces with UIDs of its own, by which clusters are told apart. Installing definitions once and forking is far
+    /// A separate cluster with this one's objects: another clock, another seed, no history, no tokens, and
+    /// namespaces with UIDs of its own, which tell clusters apart. Installing definitions once and forking is far
     /// cheaper than installing them again. Objects are shared until they are changed.
     #[must_use]
     pub fn fork(&self, options: Options) -> Self {

@@ -1,14 +1,14 @@
-//! What a server holds at one moment: to go back to it, and to be read from while the server goes on.
+//! The state of a server at one moment: to restore it, or to answer reads from it while the server goes on.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::{Inner, Server};
 
-/// Who is said to have made the changes of [`Server::restore`].
+/// The user name on changes that [`Server::restore`] makes.
 pub const RESTORER: &str = "etcdutl";
 
-/// Everything that was stored at one moment.
+/// All stored objects at one moment.
 #[derive(Clone)]
 pub struct Snapshot(Server);
 
@@ -19,14 +19,15 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// A server of the same cluster that was paused then, and answers reads from what it had. Write nothing to it.
+    /// A server that answers reads from this state, like an API server of the same cluster that was paused then. It must not be
+    /// written to.
     pub fn paused(&self) -> Server {
         self.0.clone()
     }
 }
 
 impl Server {
-    /// Keeps what is stored now. Cheap: objects are shared until they are changed.
+    /// Keeps the present state. Cheap: objects are shared until they are changed.
     pub fn snapshot(&self) -> Snapshot {
         let options = self.options().clone();
         let state = self.state().fork(&options);
@@ -38,8 +39,8 @@ impl Server {
         })))
     }
 
-    /// Goes back to what was stored then, versions included, as when a backup of the storage is played back. Tokens and
-    /// definitions stay as they are. Whoever watches learns nothing: end the watches, as a real server does that was started anew.
+    /// Restores the state of a snapshot, versions included, like a backup of the storage. Tokens and definitions stay as they
+    /// are. Open watches learn nothing: the caller must end them, as the restart of a real server does.
     pub fn restore(&self, snapshot: &Snapshot) {
         {
             let then = snapshot.0.state();

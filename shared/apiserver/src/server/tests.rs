@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! Requests to a server, its observers and its repeatability.
 
 use std::sync::{Arc, Mutex};
 
@@ -110,7 +110,7 @@ async fn an_observer_sees_every_change_and_who_did_it() {
     assert_eq!(server.version(), seen[4].version);
 }
 
-/// Requests of every sort, the second of each pair with the first one's random parts in it.
+/// The answers to requests of every sort, random parts included.
 async fn story(seed: u64) -> Vec<Bytes> {
     let server = Server::new(Options::new(Clock::new(|| Timestamp::UNIX_EPOCH), seed));
     let mut said = Vec::new();

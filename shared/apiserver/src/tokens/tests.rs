@@ -1,4 +1,4 @@
-//! How long tokens are good.
+//! Lifetimes of tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

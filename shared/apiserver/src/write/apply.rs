@@ -1,4 +1,4 @@
-//! Server-side apply: from a configuration to what it makes of an object.
+//! The request of server-side apply.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl Server {
             )));
         }
         settle_namespace(call, &mut config)?;
-        // Why without zeros and defaults: only what was said is owned.
+        // Why without zeros and defaults: the applier owns only the fields that it sent.
         let mut findings = if kind.is_custom() {
             let (pruned, findings) = decode::custom(config.clone(), &kind.node, &kind.kind);
             config = pruned;

@@ -1,4 +1,4 @@
-//! What a write checks before it is stored.
+//! Checks of a write before it is stored.
 
 use std::sync::LazyLock;
 
@@ -55,7 +55,7 @@ impl Server {
         if let Some(old) = old
             && !causes.is_empty()
         {
-            // Why: what was wrong before and did not change is let through.
+            // Why: a violation that the stored object already has is let through.
             let before = custom::validate(old, &kind.node).causes;
             if !before.is_empty() {
                 causes.retain(|cause| !before.contains(cause));
@@ -115,9 +115,9 @@ fn finalizers_of(kind: &Kind) -> names::Finalizers {
     }
 }
 
-/// What a request to the object itself cannot set, where there is a status of its own.
+/// Fields that a request to the object itself cannot set, if the kind has a status subresource.
 static NOT_BY_MAIN: LazyLock<Set> = LazyLock::new(|| Set::from_json(&json!({"f:status": {}})));
-/// What a request to the status cannot set.
+/// Fields that a request to the status cannot set.
 static NOT_BY_STATUS: LazyLock<Set> = LazyLock::new(|| Set::from_json(&json!({"f:spec": {}})));
 static NOT_BY_POD_STATUS: LazyLock<Set> = LazyLock::new(|| {
     Set::from_json(&json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}}))
@@ -141,7 +141,7 @@ pub(super) fn reset_fields(kind: &Kind, part: Part) -> &'static Set {
     }
 }
 
-/// Whether nothing changed but who owns what it is.
+/// Whether nothing changed, apart from the version and the times of ownership entries.
 pub(super) fn same(object: &Value, old: &Value) -> bool {
     let times = |entry: &Value, other: &Value| equal_but(entry, other, "time", |_, _| true);
     let entries = |list: &Value, other: &Value| match (list.as_array(), other.as_array()) {
@@ -166,7 +166,7 @@ pub(super) fn same(object: &Value, old: &Value) -> bool {
     equal_but(object, old, "metadata", meta)
 }
 
-/// Whether two objects are equal, where one field has a measure of its own.
+/// Whether two objects are equal, where `alike` compares the one field `field`.
 fn equal_but(one: &Value, other: &Value, field: &str, alike: impl Fn(&Value, &Value) -> bool) -> bool {
     let (Some(map), Some(others)) = (one.as_object(), other.as_object()) else {
         return one == other;
@@ -179,7 +179,7 @@ fn equal_but(one: &Value, other: &Value, field: &str, alike: impl Fn(&Value, &Va
         && alike(&one[field], &other[field])
 }
 
-/// The namespace is that of the path.
+/// Sets the namespace to the path's. *Errors*: the object names another one.
 pub(super) fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Failure> {
     let given = json::text(object, &["metadata", "namespace"]).to_owned();
     match call.kind.scope {
@@ -200,7 +200,7 @@ pub(super) fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Fa
 }
 
 pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
-    // Why first: no object that anybody means is near the limit, and to estimate is cheaper than to write.
+    // Why first: ordinary objects are far below the limit, and an estimate is cheaper than serialization.
     if bytes_at_most(object) <= OBJECT_BYTES_MAX {
         return Ok(());
     }
@@ -213,9 +213,9 @@ pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// No less than the bytes that a value takes when it is written.
+/// An upper bound of the bytes of a value as JSON.
 fn bytes_at_most(value: &Value) -> usize {
-    /// Of one number, with what stands around it; and of one byte of a text that must be written as `\u0000`.
+    /// Bytes of one number with its punctuation.
     const NUMBER: usize = 40;
     const ESCAPED: usize = 6;
     let text = |text: &str| text.len() * ESCAPED + 4;
@@ -232,7 +232,7 @@ fn bytes_at_most(value: &Value) -> usize {
     }
 }
 
-/// Counts what is written and forgets it.
+/// A writer that only counts bytes.
 struct Length(usize);
 
 impl std::io::Write for Length {
@@ -288,7 +288,7 @@ fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// An apply of a field that the shape does not have is an error whatever the client says.
+/// Refuses an apply with unknown fields, whatever `fieldValidation` says.
 pub(super) fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
     match findings.unknown.first() {
         None => Ok(()),
@@ -299,7 +299,7 @@ pub(super) fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failu
     }
 }
 
-/// Takes from a decoded object the values of the fields that were said, and only those.
+/// Takes the values of the sent fields from the decoded object.
 pub(super) fn keep_said(said: &mut Value, typed: &Value) {
     if let (Some(map), Some(other)) = (said.as_object_mut(), typed.as_object()) {
         map.retain(|_, value| !value.is_null());

@@ -141,7 +141,7 @@ fn a_boost_is_added_in_64_bits_when_its_gate_is_on() {
     assert_eq!(priority("much", Boost::Count), 0);
 }
 
-/// Spec: admission-engine 4.6; api API-14. Gate `ReclaimablePods` off: also what is stored frees nothing.
+/// Spec: admission-engine 4.6; api API-14. With gate `ReclaimablePods` off, stored counts free nothing either.
 #[test]
 fn reclaimable_pods_that_do_not_count_are_not_seen() {
     let mut stored = workload(&json!({}), &json!({}));

@@ -1,4 +1,4 @@
-//! The child that a template becomes when it is created. *Source*: `spec/appwrapper.md 1.7, 4.3`.
+//! The child that is created from a template. *Source*: `spec/appwrapper.md 1.7, 4.3`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use roadstead_jobs::appwrapper::path::pod_template_mut;
 use roadstead_jobs::json;
 use serde_json::{Value, json};
 
-/// What the administrator has children get.
+/// The administrator's settings for children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Building {
-    /// `schedulerName`: who schedules pods that say nothing about it; `None` leaves that to the cluster.
+    /// `schedulerName`: the scheduler of pods that name none; `None` leaves that to the cluster.
     pub scheduler: Option<String>,
-    /// How pods avoid sick nodes; `None` is off.
+    /// How pods avoid sick nodes; `None` switches it off.
     pub autopilot: Option<Autopilot>,
 }
 
 /// The child of a component.
 ///
-/// *Errors*: why it can never be made, in the words that users know.
+/// *Errors*: why it can never be created, in the words of the reference.
 pub fn child(
     wrapper: &AppWrapper,
     index: usize,
@@ -57,7 +57,7 @@ pub fn child(
     Ok(child)
 }
 
-/// Makes the `AppWrapper` the controller.
+/// Makes the `AppWrapper` the controller of the child.
 fn own(child: &mut Value, name: &str, uid: &str) -> Result<(), String> {
     let mut owners = json::list(child, &["metadata", "ownerReferences"]).to_vec();
     let controller = owners.iter().find(|owner| json::is_true(owner, &["controller"]));
@@ -73,7 +73,7 @@ fn own(child: &mut Value, name: &str, uid: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds to a pod template what admission, the label and the administrator ask for.
+/// Adds to a pod template the fields of the admission, the label and the administrator.
 fn pods(
     template: &mut Value,
     info: &AppWrapperPodSetInfo,
@@ -127,7 +127,7 @@ fn pods(
     Ok(())
 }
 
-/// Adds what is missing. Two values for one key are a conflict.
+/// Adds missing entries. Two values for one key are a conflict.
 fn merge(template: &mut Value, path: &[&str; 2], added: &BTreeMap<String, String>) -> Result<(), String> {
     for (key, new) in added {
         let place = [path[0], path[1], key.as_str()];
@@ -144,7 +144,7 @@ fn merge(template: &mut Value, path: &[&str; 2], added: &BTreeMap<String, String
     Ok(())
 }
 
-/// Has pods avoid nodes that are marked for a resource they ask for.
+/// Makes pods avoid nodes that are marked for a resource they request.
 fn avoid(template: &mut Value, autopilot: &Autopilot) {
     let avoid = autopilot.avoid(&asked(template));
     let expressions = |all: &BTreeMap<String, Vec<String>>| -> Vec<Value> {
@@ -158,7 +158,7 @@ fn avoid(template: &mut Value, autopilot: &Autopilot) {
         *place = place.get(*key).unwrap_or(&Value::Null);
         Some(*place)
     });
-    // Why skipped: the API server says what is wrong with it when the pod is created.
+    // Why skipped: the API server reports the error when the pod is created.
     if shape.any(|value| !value.is_null() && !value.is_object()) {
         return;
     }
@@ -195,7 +195,7 @@ fn avoid(template: &mut Value, autopilot: &Autopilot) {
     }
 }
 
-/// The resources of which a container asks for more than nothing.
+/// The resources with a request or limit above zero in a template.
 fn asked(template: &Value) -> BTreeSet<ResourceName> {
     let lists = ["containers", "initContainers"];
     let containers = lists
@@ -204,7 +204,7 @@ fn asked(template: &Value) -> BTreeSet<ResourceName> {
     containers.flat_map(container_asks).collect()
 }
 
-/// The resources of which a container asks for more than nothing, as a request or a limit.
+/// The resources with a request or limit above zero in a container.
 fn container_asks(container: &Value) -> BTreeSet<ResourceName> {
     let lists = ["requests", "limits"];
     let lists = lists

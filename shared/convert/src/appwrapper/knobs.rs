@@ -1,4 +1,4 @@
-//! How patient the controller is with one `AppWrapper`: the administrator's settings as its annotations bend them.
+//! The timers and limits of one `AppWrapper`: the administrator's settings, adjusted by its annotations.
 //!
 //! *Source*: `spec/appwrapper.md 2.2`.
 
@@ -12,7 +12,7 @@ use roadstead_core::appwrapper::settings::{Knobs, Settings};
 use roadstead_jobs::{json, labels};
 use serde_json::Value;
 
-/// Prefix of the annotations by which one `AppWrapper` is tuned.
+/// Prefix of the annotations that adjust one `AppWrapper`.
 const PREFIX: &str = "workload.codeflare.dev.appwrapper/";
 const ADMISSION: &str = "admissionGracePeriodDuration";
 const WARMUP: &str = "warmupGracePeriodDuration";
@@ -36,7 +36,7 @@ const DURATIONS: [&str; 8] = [
     SUCCESS_TTL,
 ];
 
-/// What applies to an `AppWrapper` with these annotations. What is malformed counts as absent.
+/// The knobs of an `AppWrapper` with these annotations. A malformed annotation counts as absent.
 pub fn knobs(settings: &Settings, annotations: &BTreeMap<String, String>) -> Knobs {
     let said = |key: &str| annotations.get(&format!("{PREFIX}{key}")).map(String::as_str);
     let duration = |key: &str| said(key).and_then(|text| parse_go_duration(text).ok());
@@ -64,14 +64,14 @@ pub fn knobs(settings: &Settings, annotations: &BTreeMap<String, String>) -> Kno
     }
 }
 
-/// Unlike the anchor: blanks around a code do not drop it (`spec/appwrapper.md` N-7).
+/// The exit codes in a comma-separated text. Unlike the anchor: blanks around a code do not drop it (`spec/appwrapper.md` N-7).
 fn codes(text: &str) -> BTreeSet<i32> {
     text.split(',')
         .filter_map(|code| code.trim().parse().ok())
         .collect()
 }
 
-/// What is probably not meant in an `AppWrapper`: for the answer to its creation. Nothing of it is refused.
+/// Probable mistakes in an `AppWrapper`, as warnings in the answer to its creation. None of them is refused.
 ///
 /// *Source*: `spec/appwrapper.md N-8`.
 pub fn warnings(meta: &ObjectMeta, data: &Value) -> Vec<String> {
@@ -80,7 +80,7 @@ pub fn warnings(meta: &ObjectMeta, data: &Value) -> Vec<String> {
     warnings
 }
 
-/// A child that names a queue waits for itself when the `AppWrapper` names none, which counts as a fault meanwhile.
+/// The warning about a child with a queue in an `AppWrapper` without one: the child waits for its queue, which counts as a fault.
 fn queue_warnings(meta: &ObjectMeta, data: &Value) -> Option<String> {
     let components = json::list(data, &["spec", "components"]).iter().enumerate();
     let mut named = components.filter_map(|(index, component)| {
@@ -115,7 +115,9 @@ fn tuning_warnings(annotations: &BTreeMap<String, String>) -> Vec<String> {
             }
         } else if [TERMINAL, RETRYABLE].contains(&key) {
             if value.split(',').any(|code| code.trim().parse::<i32>().is_err()) {
-                warnings.push(told("what is not a whole number between commas is ignored"));
+                warnings.push(told(
+                    "entries between commas that are not whole numbers are ignored",
+                ));
             }
         } else {
             let known = DURATIONS.iter().chain([&LIMIT, &TERMINAL, &RETRYABLE]);

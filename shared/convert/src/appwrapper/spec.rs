@@ -13,14 +13,14 @@ use roadstead_kinds::TABLE;
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-/// Annotation of a component: how it belongs to the others. *Source*: `spec/appwrapper.md 8.2`.
+/// Annotation of a component: its role among the components. *Source*: `spec/appwrapper.md 8.2`.
 pub const ROLE: &str = "roadstead.dev/role";
-/// Value of [`ROLE`]: the `AppWrapper` has succeeded when the others have, and this one is stopped then.
+/// Value of [`ROLE`]: the `AppWrapper` has succeeded when the other components have; then this one is stopped.
 pub const ROLE_SERVICE: &str = "service";
 /// Bytes of a generated name before its hash. *Limit*: names of most kinds have at most 63.
 const PREFIX_MAX: usize = 57;
 
-/// The components of an `AppWrapper`; their children are not looked at yet.
+/// The components of an `AppWrapper`; their children are not read yet.
 pub fn components(wrapper: &AppWrapper) -> Vec<Component> {
     let uid = wrapper.metadata.uid.as_deref().unwrap_or_default();
     let stored = wrapper
@@ -31,7 +31,7 @@ pub fn components(wrapper: &AppWrapper) -> Vec<Component> {
     all.map(|(index, component)| {
         let identity = identity(component, uid, index);
         Component {
-            // Why the stored ones: they are found out once, so that another version of the controller counts the same.
+            // Why the stored ones: they are determined once, so that another version of the controller counts the same.
             pod_sets: match stored.get(index) {
                 Some(stored) => stored.pod_sets.iter().map(pod_set).collect(),
                 None => pod_sets(component),
@@ -48,9 +48,9 @@ pub fn components(wrapper: &AppWrapper) -> Vec<Component> {
     .collect()
 }
 
-/// Which object the child of a component is.
+/// The identity of the child of a component.
 ///
-/// Unlike the anchor: a `generateName` is completed here, the same way each time, so that a child is found again after a crash.
+/// Unlike the anchor: a `generateName` is completed here, always in the same way, so that the child is found again after a crash.
 fn identity(component: &AppWrapperComponent, uid: &str, index: usize) -> Identity {
     let text = |field: &str| {
         component
@@ -78,9 +78,9 @@ fn identity(component: &AppWrapperComponent, uid: &str, index: usize) -> Identit
     }
 }
 
-/// The pod sets of a component: those it declares, with the hints that its kind adds, else those of its kind.
+/// The pod sets of a component: the declared ones with the hints of its kind, or otherwise those of its kind.
 ///
-/// What a webhook would have refused counts as declared: then nothing but the declaration is known.
+/// A declaration that the webhook would have refused counts as it is, because nothing else is known.
 pub fn pod_sets(component: &AppWrapperComponent) -> Vec<PodSet> {
     let template = component.template.to_value();
     let text = |field: &str| json::text(&template, &[field]).unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn pod_sets(component: &AppWrapperComponent) -> Vec<PodSet> {
         .collect();
     let declared = component.pod_sets.iter().map(|declared| {
         let mut set = pod_set(declared);
-        // Unlike the anchor: who declares pod sets keeps the hints of the kind (`spec/appwrapper.md` N-2).
+        // Unlike the anchor: declared pod sets keep the hints of the kind (`spec/appwrapper.md` N-2).
         for (key, value) in hints.get(&set.path).into_iter().flatten() {
             set.annotations
                 .entry(key.clone())

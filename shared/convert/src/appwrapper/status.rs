@@ -1,4 +1,4 @@
-//! The status of an `AppWrapper`, in and out.
+//! The status of an `AppWrapper`: parsed, and printed as a patch.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as ApiCondition;
 use roadstead_api::appwrapper::v1beta2::{
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::spec::pod_set;
 use crate::outward::api_condition;
 
-/// The status of an `AppWrapper`; `None` when its phase is a word that this version does not know.
+/// The status of an `AppWrapper`; `None` when this version does not know its phase.
 pub fn status(wrapper: &AppWrapper) -> Option<Status> {
     let Some(stored) = &wrapper.status else {
         return Some(Status::default());
@@ -56,7 +56,7 @@ fn conditions(stored: &[ApiCondition]) -> Conditions {
 
 /// The merge patch that gives an `AppWrapper` this status; `None` when it has it already.
 ///
-/// It holds the resource version, so that a stale view is answered by a conflict.
+/// The patch contains the resource version, so that the API server answers a stale view with a conflict.
 pub fn status_patch(wrapper: &AppWrapper, status: &Status) -> Option<Value> {
     let components = status
         .components

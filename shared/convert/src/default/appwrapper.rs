@@ -1,11 +1,11 @@
-//! Who submitted an `AppWrapper`. *Source*: `spec/appwrapper.md 3.2`.
+//! The user that submitted an `AppWrapper`. *Source*: `spec/appwrapper.md 3.2`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Longest label value.
+/// Longest label value, in bytes.
 const VALUE_BYTES_MAX: usize = 63;
 
-/// Overwrites the labels that say who submitted an `AppWrapper`.
+/// Overwrites the labels with the user that submitted an `AppWrapper`.
 pub fn appwrapper_submitter(meta: &mut ObjectMeta, user: &str, uid: &str) {
     let labels = meta.labels.get_or_insert_default();
     for (key, value) in [
@@ -16,7 +16,7 @@ pub fn appwrapper_submitter(meta: &mut ObjectMeta, user: &str, uid: &str) {
     }
 }
 
-/// A name as a label value: cut first, then what a label value may not hold is replaced, then the ends are trimmed.
+/// A name as a label value: first it is cut, then forbidden characters are replaced, then the ends are trimmed.
 fn sanitised(name: &str) -> String {
     let end = (0..=VALUE_BYTES_MAX.min(name.len()))
         .rev()

@@ -80,7 +80,7 @@ fn messages_are_cut_to_what_the_api_takes_and_are_the_same_afterwards() {
     assert_eq!(status_patch(&workload(&after), &status), None);
 }
 
-/// As a merge patch, so that a list of clusters goes whoever wrote it, and with the version of what was read.
+/// It is a merge patch, so that a list of clusters is removed whichever client wrote it, and it carries the version that was read.
 ///
 /// Spec: multikueue 11.55.
 #[test]

@@ -1,6 +1,6 @@
-//! What the webhook refuses in an `AppWrapper`: the rules that need neither a server nor a controller.
+//! The rules for an `AppWrapper` that need neither a server nor a controller.
 //!
-//! The check whether the requester may create the children asks the API server and is not made here.
+//! The webhook itself asks the API server whether the requester may create the children.
 //! *Source*: `spec/appwrapper.md 3.3, 3.5`.
 
 use std::collections::BTreeSet;
@@ -13,14 +13,14 @@ use roadstead_kinds::{TABLE, rows};
 use serde_json::Value;
 
 const IMMUTABLE: &str = "attempt to change immutable field";
-/// Longest name: it is the value of a label of every pod. *Source*: `spec/appwrapper.md N-17`.
+/// Longest name, in characters: it is the value of a label of every pod. *Source*: `spec/appwrapper.md N-17`.
 const NAME_LEN_MAX: usize = 63;
 /// Longest `generateName`: the API server adds five characters.
 const GENERATED_LEN_MAX: usize = 58;
-/// Labels with the submitter, set at creation.
+/// Labels with the user that submitted it, set at creation.
 const FIXED_LABELS: [&str; 2] = ["workload.codeflare.dev/user", "workload.codeflare.dev/userid"];
 
-/// Checks an `AppWrapper` that is being created in a namespace and may have so many pod sets. An empty list means that it is fine.
+/// Checks an `AppWrapper` that is being created in a namespace and may have `most` pod sets. An empty list means that it is valid.
 pub fn appwrapper(wrapper: &Value, namespace: &str, most: PodSetsMax) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (field, most) in [("name", NAME_LEN_MAX), ("generateName", GENERATED_LEN_MAX)] {
@@ -55,7 +55,7 @@ fn components(wrapper: &Value) -> &[Value] {
     json::list(wrapper, &["spec", "components"])
 }
 
-/// Checks one component and says how many pod sets it has.
+/// Checks one component; returns the number of its pod sets.
 fn component(path: &str, component: &Value, namespace: &str, problems: &mut Vec<Problem>) -> usize {
     let field = format!("{path}.template");
     let declared = json::list(component, &["podSets"]);
@@ -125,12 +125,12 @@ fn place(set: &Value) -> &str {
     json::text(set, &["path"]).unwrap_or_default()
 }
 
-/// Absent counts as 1.
+/// The number of replicas; absent counts as 1.
 fn replicas(set: &Value) -> i64 {
     json::int(set, &["replicas"]).unwrap_or(1)
 }
 
-/// How a declaration differs from what the kind says. *Source*: `spec/appwrapper.md 1.5`.
+/// The difference between the declared pod sets and those of the kind. *Source*: `spec/appwrapper.md 1.5`.
 fn disagreement(declared: &[Value], inferred: &[infer::PodSet]) -> Option<String> {
     if declared.is_empty() {
         return None;
@@ -161,7 +161,7 @@ fn disagreement(declared: &[Value], inferred: &[infer::PodSet]) -> Option<String
     })
 }
 
-/// Checks a change of an `AppWrapper`: what it consists of and who submitted it stay.
+/// Checks a change of an `AppWrapper`: its components and its submitter stay.
 pub fn appwrapper_update(old: &Value, new: &Value) -> Vec<Problem> {
     let fixed = |field: String| Problem::forbidden(field, IMMUTABLE);
     let (before, after) = (components(old), components(new));

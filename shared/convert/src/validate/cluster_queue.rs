@@ -1,4 +1,4 @@
-//! What the webhook refuses in a ClusterQueue. *Source*: `spec/api.md API-2.4`.
+//! The rules for a ClusterQueue. *Source*: `spec/api.md API-2.4`.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_labe
 
 use super::quotas::{self, Holder};
 
-/// Most flavors of a queue that tries several at the same time.
+/// *Limit*: flavors of a queue that tries several at the same time.
 const CONCURRENT_FLAVORS_MAX: usize = 16;
 
-/// Checks a ClusterQueue that is being created (`old` is `None`) or changed. An empty list means that it is fine.
+/// Checks a ClusterQueue that is being created (`old` is `None`) or changed. An empty list means that it is valid.
 pub fn cluster_queue(
     old: Option<&api::ClusterQueue>,
     new: &api::ClusterQueue,
@@ -36,7 +36,8 @@ pub fn cluster_queue(
     problems
 }
 
-/// Ours, not the reference's: a word that is not known would silently mean the default, which stops runs.
+/// Checks the policy for lost workers. Unlike the anchor: the annotation is ours. An unknown word would silently mean the default, which
+/// stops runs.
 ///
 /// *Source*: `spec/safety.md 3.5`.
 fn lost_policy(old: Option<&api::ClusterQueue>, new: &api::ClusterQueue, problems: &mut Vec<Problem>) {
@@ -45,7 +46,7 @@ fn lost_policy(old: Option<&api::ClusterQueue>, new: &api::ClusterQueue, problem
         annotations.get(annotations::WORKER_LOST_POLICY).cloned()
     };
     let Some(said) = word(new) else { return };
-    // Why what was wrong before may stay: it must not stand in the way of every other change.
+    // Why an old unknown word may stay: it must not block every other change.
     let is_known = crate::lost_policy(new.metadata.annotations.as_ref()).is_some();
     if !is_known && old.and_then(word).as_ref() != Some(&said) {
         let field = format!("metadata.annotations[{}]", annotations::WORKER_LOST_POLICY);
@@ -140,7 +141,7 @@ fn was_as_wrong(old: &api::ClusterQueue, rule: &api::AdmissionCheckStrategyRule)
     })
 }
 
-/// Rule 10.
+/// Rule 10: concurrent admission.
 fn concurrent(
     old: Option<&api::ClusterQueue>,
     new: &api::ClusterQueue,

@@ -1,11 +1,11 @@
-//! What the webhook refuses in a Cohort. *Source*: `spec/api.md API-4`.
+//! The rules for a Cohort. *Source*: `spec/api.md API-4`.
 
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_jobs::problem::Problem;
 
 use super::quotas::{self, Holder};
 
-/// Checks a Cohort that is being created or changed. An empty list means that it is fine.
+/// Checks a Cohort that is being created or changed. An empty list means that it is valid.
 ///
 /// A cycle of parents is not a problem here: it is legal, and stops admission until it is broken.
 pub fn cohort(new: &api::Cohort) -> Vec<Problem> {

@@ -8,19 +8,19 @@ use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::quantity;
 use roadstead_jobs::problem::{LABEL_KEY_RULE, Problem, is_label_key};
 
-/// Most flavors over all groups.
+/// *Limit*: flavors over all groups.
 const FLAVORS_MAX: usize = 256;
-/// Most covered resources over all groups.
+/// *Limit*: covered resources over all groups.
 const RESOURCES_MAX: usize = 256;
-/// Most pairs of flavor and resource in one group.
+/// *Limit*: pairs of flavor and resource in one group.
 const PAIRS_MAX: usize = 512;
 
-/// Whose quotas they are.
+/// The kind of object that has the quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// A ClusterQueue in a cohort.
     QueueInCohort,
-    /// A ClusterQueue without cohort, which has nobody to borrow from or lend to.
+    /// A ClusterQueue without cohort, which cannot borrow or lend.
     LoneQueue,
     /// A Cohort below another one.
     Cohort,
@@ -29,7 +29,7 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// Why there can be no limits, if there cannot.
+    /// Why it must not have limits; `None` when it may.
     const fn no_limits(self) -> Option<&'static str> {
         match self {
             Self::LoneQueue => Some("must be nil when cohort is empty"),
@@ -38,7 +38,7 @@ impl Holder {
         }
     }
 
-    /// Whether it lends only what is its own. A Cohort lends the quota of its whole subtree.
+    /// Whether it lends only its own quota. A Cohort lends the quota of its whole subtree.
     const fn lends_own(self) -> bool {
         matches!(self, Self::QueueInCohort | Self::LoneQueue)
     }
@@ -133,7 +133,7 @@ fn quota(path: &str, quota: &api::ResourceQuota, holder: Holder, problems: &mut 
     }
 }
 
-/// An amount that is a quantity and not negative.
+/// Checks that an amount is a quantity and not negative.
 pub(super) fn not_negative(field: &str, text: &str, problems: &mut Vec<Problem>) {
     // Why no resource: rounding is away from zero, so the sign is right whatever the unit.
     match quantity::parse("", text) {
@@ -145,7 +145,7 @@ pub(super) fn not_negative(field: &str, text: &str, problems: &mut Vec<Problem>)
     }
 }
 
-/// The weight of a fair share: 0, or more than a billionth.
+/// Checks the weight of a fair share: 0, or more than a billionth.
 pub(super) fn weight(sharing: Option<&api::FairSharing>, problems: &mut Vec<Problem>) {
     let Some(sharing) = sharing else { return };
     let (field, text) = ("spec.fairSharing.weight", &sharing.weight.0);

@@ -1,4 +1,4 @@
-//! What the webhook refuses in a ResourceFlavor, and the rules about tolerations that others share.
+//! The rules for a ResourceFlavor, and the rules for tolerations that other kinds share.
 //!
 //! *Source*: `spec/api.md API-5`.
 
@@ -13,7 +13,7 @@ use roadstead_jobs::problem::{
 /// Effects of a taint.
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Checks a ResourceFlavor that is being created or changed. An empty list means that it is fine.
+/// Checks a ResourceFlavor that is being created or changed. An empty list means that it is valid.
 pub fn resource_flavor(new: &api::ResourceFlavor) -> Vec<Problem> {
     let spec = &new.spec;
     let mut problems = label_problems("spec.nodeLabels", &spec.node_labels);
@@ -44,7 +44,7 @@ pub fn resource_flavor(new: &api::ResourceFlavor) -> Vec<Problem> {
     problems
 }
 
-/// The rules about tolerations; those of the schema too, because a flavor of an earlier version may be stored.
+/// Checks tolerations, also by the rules of the schema, because a flavor of an earlier version may be stored.
 pub(super) fn tolerations(path: &str, tolerations: &[Toleration], problems: &mut Vec<Problem>) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = format!("{path}[{index}]");

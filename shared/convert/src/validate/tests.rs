@@ -1,4 +1,4 @@
-//! What the tests of all kinds share, and that no object, however mutated, makes a rule panic.
+//! The common parts of the tests, and a test that no mutated object makes a rule panic.
 
 use proptest::prelude::*;
 use roadstead_api::config::{FeatureGates, PodSetsMax};
@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// What is mutated above is fine as it stands, so that the mutations start from inside the rules.
+/// The objects that are mutated are valid, so that the mutations start from inside the rules.
 #[test]
 fn the_objects_that_are_mutated_are_fine() {
     let gates = FeatureGates::default();

@@ -1,4 +1,4 @@
-//! What the webhook refuses in a Workload. *Source*: `spec/api.md API-9.5`.
+//! The rules for a Workload. *Source*: `spec/api.md API-9.5`.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,7 @@ mod update;
 const PODS: &str = "pods";
 const IMMUTABLE: &str = "field is immutable";
 
-/// Checks a Workload that is being created (`old` is `None`) or changed, its status included. An empty list means that it
-/// is fine.
+/// Checks a Workload that is being created (`old` is `None`) or changed, its status included. An empty list means that it is valid.
 pub fn workload(old: Option<&api::Workload>, new: &api::Workload, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = Vec::new();
     pod_sets(new, gates, &mut problems);

@@ -1,7 +1,7 @@
-//! The annotation that carries what only `v1beta2` can say through `v1beta1`.
+//! The annotation that carries the fields of `v1beta2` alone through `v1beta1`.
 //!
-//! Invariant: what comes out has the shape of the fields it goes to. Why: the API server checks the `v1beta1` form, where the
-//! annotation is any text, and stores what comes out without another look.
+//! Invariant: the restored fields have the right shape. Why: the API server checks only the `v1beta1` form, where the annotation is any
+//! text, and stores the restored fields without another check.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,12 +23,12 @@ pub(super) fn put(root: &mut Fields, carried: Fields) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Removes the annotation and gives what it carries, which has the shape of `Shape`.
+/// Removes the annotation and returns its fields, which have the shape of `Shape`.
 pub(super) fn take<Shape: DeserializeOwned>(root: &mut Fields) -> Result<Fields, Wrong> {
     let Some(text) = remove(root)? else {
         return Ok(Fields::new());
     };
-    // Why both: the fields go on as they were written, the shape is only a check.
+    // Why both: the fields are returned as they were written; the shape is only a check.
     let wrong = |_| Wrong::new(ANNOTATION, WRITTEN);
     serde_json::from_str::<Shape>(&text).map_err(wrong)?;
     serde_json::from_str(&text).map_err(wrong)

@@ -1,4 +1,4 @@
-//! `ClusterQueue`: the cohort's name, the flat list of checks, two old words of flavor fungibility.
+//! `ClusterQueue`: the cohort's name, the flat list of checks, and two old words of flavor fungibility.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::fields::{Fields, Wrong, object, object_or_new, rename, take};
 
 const POLICY: &str = "concurrentAdmissionPolicy";
 
-/// What only `v1beta2` can say of a queue.
+/// The fields of a queue that only `v1beta2` has.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Carried {

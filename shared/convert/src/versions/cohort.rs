@@ -1,4 +1,4 @@
-//! `Cohort`: `v1alpha1` calls the parent `parent`; an unused part of the status is gone.
+//! `Cohort`: `v1alpha1` calls the parent `parent`; an unused part of the status is dropped.
 
 use super::Version;
 use super::fields::{Fields, Wrong, object, rename};

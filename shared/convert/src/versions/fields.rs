@@ -1,18 +1,18 @@
-//! Looking in to an object whose shape nobody has checked.
+//! Access to the fields of an object that was not checked.
 //!
-//! Invariant: absent and null are the same, everything else of the wrong type is an error that names the field.
+//! Invariant: absent and null are the same; every other value of a wrong type is an error that names the field.
 
 use serde_json::{Map, Value};
 
 /// The fields of a JSON object.
 pub(super) type Fields = Map<String, Value>;
 
-/// A field that is not what it has to be.
+/// A field that is not what it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     /// Path from the root, `[]` for any element of a list.
     pub(super) field: &'static str,
-    /// What it has to be.
+    /// What it must be.
     pub(super) expected: &'static str,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn object<'a>(
     }
 }
 
-/// The object at the path's last name below `parent`, made if there is none.
+/// The object at the path's last name below `parent`; created if missing.
 pub(super) fn object_or_new<'a>(parent: &'a mut Fields, path: &'static str) -> Result<&'a mut Fields, Wrong> {
     let value = parent.entry(leaf(path)).or_insert(Value::Null);
     if value.is_null() {
@@ -48,7 +48,7 @@ pub(super) fn object_or_new<'a>(parent: &'a mut Fields, path: &'static str) -> R
     value.as_object_mut().ok_or_else(|| Wrong::new(path, "an object"))
 }
 
-/// The list at the path's last name below `parent`; empty if there is none.
+/// The list at the path's last name below `parent`; empty if missing.
 pub(super) fn objects<'a>(
     parent: &'a mut Fields,
     path: &'static str,
@@ -64,12 +64,12 @@ pub(super) fn objects<'a>(
     }))
 }
 
-/// Takes what is at a name out; null counts as nothing.
+/// Removes and returns the value of a name; null counts as missing.
 pub(super) fn take(parent: &mut Fields, name: &str) -> Option<Value> {
     parent.remove(name).filter(|value| !value.is_null())
 }
 
-/// Takes the text at the path's last name out.
+/// Removes and returns the text at the path's last name.
 pub(super) fn take_text(parent: &mut Fields, path: &'static str) -> Result<Option<String>, Wrong> {
     match take(parent, leaf(path)) {
         None => Ok(None),
@@ -78,7 +78,7 @@ pub(super) fn take_text(parent: &mut Fields, path: &'static str) -> Result<Optio
     }
 }
 
-/// Gives what is at `from` another name.
+/// Renames the field `from`.
 pub(super) fn rename(parent: &mut Fields, from: &str, to: &str) {
     if let Some(value) = parent.remove(from) {
         parent.insert(to.to_owned(), value);

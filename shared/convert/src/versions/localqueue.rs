@@ -1,4 +1,4 @@
-//! `LocalQueue`: the name of the usage in the status; the copy of the flavors is gone.
+//! `LocalQueue`: the name of the usage in the status; the copy of the flavors is dropped.
 
 use super::Version;
 use super::fields::{Fields, Wrong, object, rename};

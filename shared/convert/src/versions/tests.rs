@@ -24,14 +24,14 @@ fn with_status(mut object: Value, status: impl Into<Value>) -> Value {
     object
 }
 
-/// Checks the rest of an object in another version.
+/// Checks spec and status of an object in another version.
 fn check(before: &Value, version: &str, spec: &Value, status: &Value) {
     let after = to(version, before);
     assert_eq!((&after["spec"], &after["status"]), (spec, status), "{before}");
     assert_eq!(after["apiVersion"], version);
 }
 
-/// A workload whose only pod set is placed like this.
+/// A workload with one pod set, which has this topology assignment.
 fn placed(version: &str, assignment: &Value) -> Value {
     let sets = json!([{"name": "main", "topologyAssignment": assignment}]);
     with_status(
@@ -44,7 +44,7 @@ fn assignment(workload: &Value) -> &Value {
     &workload["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"]
 }
 
-/// The same object with every assignment in one form: how the domains are cut in to slices means nothing.
+/// The object with every assignment in one form: how the domains are divided into slices has no meaning.
 fn in_one_form(mut object: Value) -> Value {
     let sets = object.pointer_mut("/status/admission/podSetAssignments");
     for set in sets.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -56,14 +56,14 @@ fn in_one_form(mut object: Value) -> Value {
 }
 
 proptest! {
-    /// Spec: api API-11: nothing that `v1beta2` says is lost in an older version.
+    /// Spec: api API-11: no field of `v1beta2` is lost in an older version.
     #[test]
     fn an_object_survives_the_way_through_v1beta1(object in objects::any_object()) {
         let back = to(HUB, &to(OLD, &object));
         prop_assert_eq!(in_one_form(back), in_one_form(object));
     }
 
-    /// Spec: api API-11: what an older version reads is what it wrote.
+    /// Spec: api API-11: an older version reads what it wrote.
     #[test]
     fn an_old_object_survives_the_way_through_v1beta2(object in objects::any_object()) {
         let old = to(OLD, &object);
@@ -165,7 +165,7 @@ fn parts_of_a_status_that_nobody_fills_are_dropped() {
         let cohort = with_status(object(version, "Cohort", json!({})), sharing.clone());
         check(&cohort, HUB, &json!({}), &kept);
     }
-    // Why: of a LocalQueue that part is used.
+    // Why: a LocalQueue uses that part.
     let local = with_status(
         object(OLD, "LocalQueue", json!({})),
         json!({"flavors": [{"name": "f"}], "flavorUsage": [], "fairSharing": sharing["fairSharing"]}),
@@ -239,7 +239,7 @@ fn a_level_is_written_as_what_its_values_share() {
         &["n1.z", "n2.z"],
         json!({"individual": {"prefix": "n", "suffix": ".z", "roots": ["1", "2"]}}),
     );
-    // The ends would overlap.
+    // The prefix and the suffix would overlap.
     check(
         &["aa", "aaa"],
         json!({"individual": {"prefix": "aa", "roots": ["", "a"]}}),
@@ -248,7 +248,7 @@ fn a_level_is_written_as_what_its_values_share() {
     check(&["é", "è"], json!({"individual": {"roots": ["é", "è"]}}));
 }
 
-/// Spec: api API-11: a `v1beta1` status writer must not erase what only `v1beta2` can say.
+/// Spec: api API-11: a `v1beta1` status writer must not erase the fields that only `v1beta2` has.
 #[test]
 fn a_status_written_as_v1beta1_erases_nothing() {
     let gates = json!([{"name": "multikueue"}]);
@@ -283,7 +283,7 @@ fn a_status_written_as_v1beta1_erases_nothing() {
     // A copy of the manifest is a new object: it has no status.
     old.as_object_mut().unwrap().remove("status");
     assert_eq!(to(HUB, &old).get("status"), None);
-    // The pod set is gone, and with it what was carried for it.
+    // The pod set is gone, and so are its carried fields.
     old["spec"]["podSets"][0]["name"] = "other".into();
     assert_eq!(to(HUB, &old)["spec"]["podSets"][0]["topologyRequest"], json!({}));
 }

@@ -1,4 +1,4 @@
-//! The two ways a pod set's place in a topology is written: domain by domain (`v1beta1`) and column by column (`v1beta2`).
+//! The two forms of a pod set's topology assignment: domain by domain (`v1beta1`) and column by column (`v1beta2`).
 //!
 //! Invariant: the order of the domains is kept; it says which pod goes where (`spec/api.md` API-9.3).
 
@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::fields::{Fields, Wrong, take};
 
-/// Where an assignment stands.
+/// The path of an assignment.
 pub(super) const ASSIGNMENT: &str = "status.admission.podSetAssignments[].topologyAssignment";
-/// Most domains of one slice, and of one assignment that is written out domain by domain.
+/// The most domains of one slice, and of one assignment in the form of `v1beta1`.
 ///
-/// Limit: the schema's for one slice. A slice whose columns are constant could else stand for billions in a few bytes.
+/// Limit: it is the schema's limit for one slice. A slice with constant columns could otherwise stand for billions of domains in a few
+/// bytes.
 const DOMAINS_MAX: usize = 100_000;
 const LEVELS: Wrong = Wrong::new(ASSIGNMENT, "an object with a list of levels");
 const SLICES: Wrong = Wrong::new(
@@ -60,7 +61,7 @@ fn level_count(assignment: &Fields) -> Result<usize, Wrong> {
     levels.map(Vec::len).ok_or(LEVELS)
 }
 
-/// One slice for all these domains; none if they are not domains of so many levels.
+/// One slice for all these domains; `None` if they do not all have `levels` levels.
 fn slice(domains: &[Value], levels: usize) -> Option<Value> {
     let mut columns = vec![Vec::with_capacity(domains.len()); levels];
     let mut counts = Vec::with_capacity(domains.len());
@@ -82,7 +83,7 @@ fn slice(domains: &[Value], levels: usize) -> Option<Value> {
     Some(json!({"domainCount": domains.len(), "valuesPerLevel": columns, "podCounts": counts}))
 }
 
-/// The values of one level: once if all are equal, else what they share at both ends and the rest of each.
+/// The values of one level: one value if all are equal, otherwise the common prefix and suffix and the rest of each.
 fn column(values: &[&str]) -> Value {
     let Some((first, rest)) = values.split_first() else {
         return json!({"individual": {"roots": []}});
@@ -95,7 +96,7 @@ fn column(values: &[&str]) -> Value {
         let end = same.take_while(|((_, a), b)| a == b).last();
         &shared[..end.map_or(0, |((at, a), _)| at + a.len_utf8())]
     });
-    // Why after the prefix: both ends may not overlap in the shortest value.
+    // Why after the prefix: prefix and suffix must not overlap in the shortest value.
     let tail = |value: &'_ str| value.len() - prefix.len();
     let first_tail = &first[prefix.len()..];
     let suffix = rest.iter().fold(first_tail, |shared, value| {
@@ -116,7 +117,7 @@ fn column(values: &[&str]) -> Value {
     json!({"individual": individual})
 }
 
-/// Appends the domains of a slice; none if it is not a slice of so many levels or has more than `room` domains.
+/// Appends the domains of a slice; `None` if it does not have `levels` levels or has more than `room` domains.
 fn write_out(slice: &Value, levels: usize, room: usize, domains: &mut Vec<Value>) -> Option<()> {
     let count = usize::try_from(slice.get("domainCount")?.as_u64()?).ok()?;
     let columns = slice.get("valuesPerLevel")?.as_array()?;
@@ -137,7 +138,7 @@ fn write_out(slice: &Value, levels: usize, room: usize, domains: &mut Vec<Value>
     domains.reserve(count);
     for index in 0..count {
         let values: Option<Vec<Value>> = columns.iter().map(|column| column.value(index)).collect();
-        // Why: one number stands for all.
+        // Why: one number stands for all domains.
         let pods = pods.get(index).or_else(|| pods.first())?;
         domains.push(json!({"values": values?, "count": pods}));
     }
@@ -155,7 +156,7 @@ enum Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Reads a column of so many values.
+    /// Parses a column of `count` values.
     fn of(column: &'a Value, count: usize) -> Option<Self> {
         match (present(column, "universal"), present(column, "individual")) {
             (Some(value), None) => Some(Self::Universal(value.as_str()?)),
@@ -190,7 +191,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// A field that is there and not null.
+/// A field that is present and not null.
 fn present<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object.get(name).filter(|value| !value.is_null())
 }

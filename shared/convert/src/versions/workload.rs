@@ -1,5 +1,5 @@
-//! `Workload`: where the priority comes from, a misspelt field, topology assignments, and what `v1beta1` cannot say:
-//! preemption gates and slices within slices.
+//! `Workload`: the source of the priority, a misspelt field, topology assignments, and the fields that `v1beta1` lacks: preemption gates
+//! and slices within slices.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ const CLASSES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// What only `v1beta2` can say of a workload.
+/// The fields of a workload that only `v1beta2` has.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct Carried {
     _gates: Vec<PreemptionGate>,
     #[serde(rename = "preemptionGateStates")]
     _states: Vec<PreemptionGateState>,
-    /// By pod set.
+    /// The constraints by pod set.
     #[serde(rename = "podsetSliceRequiredTopologyConstraints")]
     _constraints: BTreeMap<String, Vec<PodSetSliceConstraint>>,
 }
@@ -112,7 +112,7 @@ pub(super) fn from_hub(root: &mut Fields, to: Version) -> Result<(), Wrong> {
     carried::put(root, carried)
 }
 
-/// The name of a pod set, which has a default.
+/// The name of a pod set, or the default name.
 fn pod_set_name(pod_set: &Fields) -> &str {
     pod_set.get("name").and_then(Value::as_str).unwrap_or("main")
 }
@@ -121,7 +121,7 @@ fn class_to_hub(spec: &mut Fields) -> Result<(), Wrong> {
     const SOURCE: &str = "spec.priorityClassSource";
     let source = take_text(spec, SOURCE)?.unwrap_or_default();
     let name = take_text(spec, "spec.priorityClassName")?.unwrap_or_default();
-    // Why: without a source the name points nowhere, and a reference must have a name.
+    // Why: without a source the name refers to nothing, and a reference must have a name.
     if source.is_empty() {
         return Ok(());
     }

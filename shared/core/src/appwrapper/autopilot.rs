@@ -68,11 +68,11 @@ impl Default for Autopilot {
 pub struct Node {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// `spec.unschedulable`.
+    /// Whether `spec.unschedulable` is set.
     pub cordoned: bool,
     /// The keys of its taints.
     pub taints: BTreeSet<String>,
-    /// `status.capacity`.
+    /// The resources in `status.capacity`.
     pub capacity: BTreeMap<ResourceName, Amount>,
     /// Whether it is being deleted.
     pub leaving: bool,

@@ -11,7 +11,7 @@ use crate::name::{ResourceName, Uid};
 pub struct Observed<'a> {
     /// Its status, as stored.
     pub status: &'a Status,
-    /// `spec.suspend`.
+    /// Whether `spec.suspend` is true.
     pub suspended: bool,
     /// Whether it is being deleted.
     pub deleting: bool,

@@ -351,7 +351,7 @@ fn counting(pods: &[Pod]) -> impl Iterator<Item = &Pod> {
     pods.iter().filter(|pod| pod.origin != Origin::Stray)
 }
 
-/// Whether the expected number of pods have succeeded and no other pod is live.
+/// Whether all pods have succeeded, and there are as many as expected.
 fn are_done<'p>(expected: u32, pods: impl Iterator<Item = &'p Pod>) -> bool {
     let mut succeeded = 0_u32;
     for pod in pods {

@@ -37,24 +37,6 @@ fn waits_grow_from_five_seconds_to_320_and_the_condition_shows_them() {
     );
 }
 
-/// Spec: safety 3.5
-#[test]
-fn a_loss_is_said_when_an_attempt_has_failed_and_not_before() {
-    let mut connection = Connection::new(at(0));
-    assert_eq!(connection.says_lost_since(), None, "nothing was tried");
-    open(&mut connection, 1);
-    connection.opened();
-    assert_eq!(connection.says_lost_since(), None);
-    connection.watch_ended(at(5));
-    assert_eq!(
-        (connection.lost_since(), connection.says_lost_since()),
-        (Some(at(5)), None)
-    );
-    open(&mut connection, 5);
-    connection.failed("no answer", at(65));
-    assert_eq!(connection.says_lost_since(), Some(at(5)));
-}
-
 /// Spec: multikueue 11.22
 #[test]
 fn asking_too_early_makes_no_attempt_but_new_credentials_do() {

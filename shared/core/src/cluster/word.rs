@@ -1,7 +1,7 @@
 //! An administrator's word that the runs on a lost cluster are lost: `roadstead cluster give-up`.
 //!
 //! Invariant: a word answers one loss, which it names by the time at which condition `Active` became False. A word about an earlier
-//! loss is void, because the cluster was back in between and runs may have been sent there.
+//! loss is void: the cluster was back in between, and runs may have been sent there.
 //!
 //! *Source*: `spec/safety.md 3.5`.
 
@@ -12,16 +12,16 @@ use crate::moment::later;
 /// Times of conditions have whole seconds.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// Whether the runs on a cluster that is lost are given up.
+/// Whether the runs on a lost cluster are given up.
 ///
-/// `word` is the time that the administrator has named, `shown` the one at which condition `Active` became False, `None` while it is
-/// True. The present loss began at `earliest` or later; what is shown of an earlier time is an earlier loss.
+/// `word` is the time that the administrator has named. `shown` is the time at which condition `Active` became False, `None` while
+/// it is True. The present loss began at `earliest` or later; an earlier `shown` belongs to an earlier loss.
 pub fn is_given_up(word: Option<Timestamp>, shown: Option<Timestamp>, earliest: Timestamp) -> bool {
     word.is_some() && word == shown && shown >= Some(earliest)
 }
 
-/// The time that condition `Active` shows when it changes at `now` and has shown `last` before: a later one, so that no two losses
-/// have the same.
+/// The time that condition `Active` shows when it changes at `now` and has shown `last` before. It is always later than `last`, so
+/// that no two losses have the same time.
 pub fn turn_time(now: Timestamp, last: Option<Timestamp>) -> Timestamp {
     last.map_or(now, |last| now.max(later(last, SECOND)))
 }

@@ -42,11 +42,11 @@ pub(super) enum Fate {
 /// Why a head is put back. *Source*: `spec/admission-engine.md 1.4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requeue {
-    /// `NoFit`.
+    /// `NoFit`: no flavor has room for it.
     NoRoom(Remedy),
     /// `PreemptionNoCandidates`: it may find candidates, or claim the quota that would be its own.
     NoCandidates,
-    /// `PendingPreemption`.
+    /// `PendingPreemption`: it waits for its victims.
     PendingPreemption,
     /// `FailedAfterNomination`: another head came first.
     Skipped,

@@ -1,4 +1,4 @@
-//! Bugs that others had, and one of ours, planted on purpose: whoever tests this must find every one of them (`spec/safety.md 7`).
+//! Bugs of other projects, and one of ours, planted on purpose: the tests must find every one of them (`spec/safety.md 7`).
 //!
 //! Compiled with feature `bugbank` only, which no program of ours enables; and even then nothing is planted unless
 //! [`Policy::bug`](super::Policy::bug) says so. Each is told in our own words, from its description alone.
@@ -6,11 +6,11 @@
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// A job of somebody else that is in the way on a worker is deleted.
+    /// A job of another client that is in the way on a worker is deleted.
     ForeignJobDeleted,
-    /// The copy of a job vanishes on its worker as soon as it has ended, so its end is not learned and it runs again.
+    /// The copy of a job vanishes on its worker as soon as it has ended, so the manager misses its end and it runs again.
     TtlRerun,
-    /// What is left on a worker that was away when its owner went is never looked for.
+    /// A worker was away when the owner of its copies went: the copies that stay there are never looked for.
     OrphanOnUnreachable,
     /// A worker that does not answer is given up at once.
     EvictionOnBlip,
@@ -18,32 +18,34 @@ pub enum Bug {
     InactiveStillUsed,
     /// A worker wins when it has reserved quota, before its own checks are ready, and the others lose.
     WinnerTooEarly,
-    /// The name of a cluster that has given a Workload back is kept for ever.
+    /// The name of a cluster that gave a Workload back is kept for ever.
     StuckToOneCluster,
-    /// What is on the workers stays there when a Workload is switched off or rejected.
+    /// The copies stay on the workers when a Workload is deactivated or rejected.
     RejectedLeavesRemains,
-    /// A Workload that is admitted again goes by the cluster of its last round.
+    /// A Workload that is admitted again follows the cluster of its last round.
     StaleClusterName,
-    /// When a connection comes back nothing is looked at again.
+    /// When a connection comes back, no Workload is looked at again.
     NoLookAfterBreak,
     /// A worker counts as connected before its watches are open.
     ConnectedTooEarly,
-    /// A call that hangs on one worker holds up those to all others.
+    /// A call that hangs on one worker blocks the calls to all others.
     HungBlocksAll,
-    /// What a new connection brings is looked at while the worker still counts as lost, and not again.
+    /// The events of a new connection are handled while the worker still counts as lost, and not again.
     EarlyEventLost,
     /// W1: the copy that was admitted first gets the job, whatever was decided.
     WinnerNotSticky,
     /// W4: a copy that ended ends the Workload, on whichever worker.
     AnyEndCounts,
-    /// The copies that did not win go before the choice is stored, and what follows for workers is done although nobody knows what is
-    /// stored. Ours; shown by a burst and by no single seed, so it is not in the bank.
+    /// The pods of an `AppWrapper` do not count once their owner is gone, so its quota is free while they run.
+    PodsUncounted,
+    /// The copies that did not win are deleted before the choice is stored, and actions on workers are carried out although it is
+    /// unknown what is stored. Ours; a burst shows it and no single seed does, so it is not in the bank.
     LosersGoEarly,
 }
 
 impl Bug {
-    /// Those of the bank.
-    pub const ALL: [Self; 15] = [
+    /// The bugs of the bank.
+    pub const ALL: [Self; 16] = [
         Self::ForeignJobDeleted,
         Self::TtlRerun,
         Self::OrphanOnUnreachable,
@@ -59,10 +61,11 @@ impl Bug {
         Self::EarlyEventLost,
         Self::WinnerNotSticky,
         Self::AnyEndCounts,
+        Self::PodsUncounted,
     ];
 
-    /// Where it was: the number of the report, of the weak spot in `spec/safety.md 2`, or of the invariant by which it
-    /// was found.
+    /// Where it comes from: the number of the report, of the weak spot in `spec/safety.md 2` or (with a dash) in
+    /// `spec/appwrapper.md 8.1`, or of the invariant that found it.
     pub const fn source(self) -> &'static str {
         match self {
             Self::ForeignJobDeleted => "#11849",
@@ -80,6 +83,7 @@ impl Bug {
             Self::EarlyEventLost => "#12824",
             Self::WinnerNotSticky => "W1",
             Self::AnyEndCounts => "W4",
+            Self::PodsUncounted => "W-13",
             Self::LosersGoEarly => "I15",
         }
     }

@@ -1,8 +1,8 @@
-//! What a worker's queue could take of one Workload now, and whom to ask first: a pure guess from quotas and usage.
+//! What a worker's queue could take of one Workload now, and which worker to ask first: a pure guess from quotas and usage.
 //!
-//! Invariant: a guess only decides the order in which workers are asked. The worker's own queue decides whether it admits,
-//! so a wrong or an old guess costs time, never correctness. What is left out on purpose: node labels and taints of
-//! flavors, partial admission, preemption, cohorts above the first.
+//! Invariant: a guess only decides the order in which workers are asked. The worker's own queue decides whether it admits, so a
+//! wrong or an old guess costs time, never correctness. Left out on purpose: node labels and taints of flavors, partial admission,
+//! preemption, cohorts above the first.
 //!
 //! *Source*: `spec/multikueue.md 4.3, 13.A5`.
 
@@ -22,7 +22,7 @@ pub type Usage = BTreeMap<FlavorName, Amounts>;
 /// A ClusterQueue of a worker with what it reports of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
-    /// Its spec.
+    /// The spec of the ClusterQueue.
     pub queue: ClusterQueue,
     /// Whether condition `Active` is True, or is not there yet.
     pub active: bool,
@@ -42,14 +42,14 @@ pub enum Room {
     Fits {
         /// Whether it would have to borrow.
         borrows: bool,
-        /// How many wait there already.
+        /// How many Workloads wait there already.
         pending: u32,
         /// How much of the quota would stay free, in millionths, of the scarcest resource.
         left: u32,
     },
-    /// It fits into the quota, but others have it.
+    /// It fits into the quota, but other Workloads use that quota.
     Full {
-        /// How many wait there already.
+        /// How many Workloads wait there already.
         pending: u32,
     },
     /// It is larger than what the queue can ever have, or asks for what the queue does not cover.
@@ -65,20 +65,20 @@ pub enum Closed {
     QueueMissing,
     /// The worker has the LocalQueue and not the ClusterQueue behind it.
     ClusterQueueMissing {
-        /// The ClusterQueue.
+        /// The name of the ClusterQueue.
         name: String,
     },
     /// The LocalQueue or the ClusterQueue is stopped or inactive.
     QueueStopped,
-    /// The worker leaves requests unanswered, or fails them.
+    /// The worker does not answer requests, or fails them.
     NotAnswering {
-        /// What was heard of it last, may be empty.
+        /// The last error that it gave; may be empty.
         words: String,
     },
 }
 
 impl Closed {
-    /// The reason token by which people find it.
+    /// The reason token that users search for.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::QueueMissing | Self::ClusterQueueMissing { .. } => "QueueMissingOnCluster",
@@ -88,7 +88,7 @@ impl Closed {
     }
 }
 
-/// The token, and the words of the worker.
+/// The token, and the error of the worker.
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())?;
@@ -100,22 +100,22 @@ impl fmt::Display for Closed {
     }
 }
 
-/// What a Workload asks for in all.
+/// What all pod sets of a Workload ask for together.
 pub fn asked(workload: &Workload) -> Amounts {
     let mut all = Amounts::new();
     for set in &workload.pod_sets {
         add(&mut all, &set.total(set.count));
     }
-    // Why: quota of pods is counted only where a queue covers it, which is looked at below.
+    // Why: quota of pods counts only where a queue covers it; `room` decides that.
     let pods = workload.pod_sets.iter().map(|set| i64::from(set.count)).sum();
     all.insert(ResourceName::from(PODS), Amount::new(pods));
     all
 }
 
-/// The implicit resource.
+/// The resource that every pod uses one of.
 pub(super) const PODS: &str = "pods";
 
-/// Adds up by resource.
+/// Adds amounts, resource by resource.
 pub fn add(all: &mut Amounts, more: &Amounts) {
     for (resource, amount) in more {
         let sum = all.entry(resource.clone()).or_default();
@@ -123,7 +123,7 @@ pub fn add(all: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Takes away by resource; what is not there counts as zero.
+/// Subtracts amounts, resource by resource; a missing one counts as zero.
 pub fn take(all: &mut Amounts, less: &Amounts) {
     for (resource, amount) in less {
         let rest = all.entry(resource.clone()).or_default();
@@ -131,7 +131,7 @@ pub fn take(all: &mut Amounts, less: &Amounts) {
     }
 }
 
-/// What the other queues of a cohort could lend: their unused quota up to their lending limits, less what they borrow.
+/// What the other queues of a cohort could lend: their unused quota up to their lending limits, minus what they borrow.
 pub fn spare<'a>(others: impl IntoIterator<Item = &'a QueueView>) -> Usage {
     let mut spare = Usage::new();
     for view in others {
@@ -150,14 +150,14 @@ pub fn spare<'a>(others: impl IntoIterator<Item = &'a QueueView>) -> Usage {
     spare
 }
 
-/// What the queue could take. `spare` is what its cohort could lend, `coming` what was sent there and is not in its report.
+/// What the queue could take. `spare` is what its cohort could lend. `coming` is what was sent there and is not in its report yet.
 pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) -> Room {
     let stopped = view.queue.stop != StopPolicy::None || view.queue.terminating || !view.active;
     if stopped {
         return Room::Closed(Closed::QueueStopped);
     }
     let is_covered = |resource| { view.queue.groups.iter() }.any(|group| group.covered.contains(resource));
-    // Why the whole Workload in one flavor: it is the cheaper question, and pod sets rarely need different ones.
+    // Why the whole Workload in one flavor: that is cheaper to compute, and pod sets rarely need different flavors.
     let mut worst = BEST;
     for (resource, amount) in asked {
         if *amount > Amount::ZERO && resource.as_str() != PODS && !is_covered(resource) {
@@ -202,10 +202,10 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
     }
 }
 
-// Why so fine: by thousandths, small jobs all look alike to large queues, and the first worker gets nearly all of a burst.
+// Why so fine: in thousandths, small jobs look alike to large queues, and the first worker gets nearly all of a burst.
 const MILLION: u32 = 1_000_000;
 
-/// How one amount stands in one flavor, best first.
+/// How well one amount fits into one flavor, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Fits { borrows: bool, left: u32 },
@@ -252,7 +252,7 @@ fn stand(quota: Quota, in_use: Amount, lent: Option<Amount>, amount: Amount) -> 
             Standing::TooLarge
         };
     };
-    // Why the larger of both: what others could lend at best is not known here, so only the limit makes it too large.
+    // Why only the limit makes it too large: what the others could lend at best is not known here.
     let ceiling = quota
         .borrowing_limit
         .map_or(Amount::UNLIMITED, |limit| quota.nominal.plus(limit));
@@ -294,7 +294,7 @@ fn quotas(queue: &ClusterQueue) -> impl Iterator<Item = (&FlavorName, &ResourceN
     })
 }
 
-/// Whom to ask first: the smaller, the sooner. `None` is not asked at all.
+/// The rank of a worker with this room: the smallest is asked first. `None` is not asked at all.
 pub(super) fn order(room: &Room) -> Option<Order> {
     match *room {
         Room::Fits {
@@ -310,7 +310,7 @@ pub(super) fn order(room: &Room) -> Option<Order> {
     }
 }
 
-/// A place in the order.
+/// A rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order(u8, u32, u32);
 
@@ -320,7 +320,7 @@ impl Order {
         self.0 <= 2
     }
 
-    /// Whether nothing is known.
+    /// Whether the room is unknown.
     pub(super) const fn is_unknown(self) -> bool {
         self.0 == 3
     }

@@ -1,7 +1,7 @@
 //! Whether a worker's queue could ever hold a Workload, whatever is in use now: from its limits alone.
 //!
-//! Invariant: a shortage is certain. What is not known counts as room: a resource that the queue does not cover (that worker may count
-//! it otherwise), a cohort without a borrowing limit, pods with which a partial admission could do without.
+//! Invariant: a shortage is certain. Everything unknown counts as room. That is a resource that the queue does not cover, because
+//! the worker may count it otherwise; a cohort without a borrowing limit; pods that a partial admission can leave out.
 //!
 //! *Source*: `spec/multikueue.md 4.3`.
 
@@ -15,17 +15,17 @@ use crate::quantity::print;
 use crate::queue::{ClusterQueue, Quota};
 use crate::workload::{PodSet, Workload};
 
-/// *Limit*: clusters that a sentence names.
+/// *Limit*: how many clusters a sentence names.
 const NAMED_MAX: usize = 8;
 
-/// More than a queue could ever give.
+/// A request above what a queue could ever give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// Of this resource.
+    /// The resource that is short.
     pub resource: ResourceName,
     /// What is asked for, by one pod set or by all together.
     pub asked: Amount,
-    /// The most that it could give.
+    /// The most that the queue could give.
     pub most: Amount,
 }
 
@@ -43,7 +43,7 @@ pub fn shortage(queue: &ClusterQueue, workload: &Workload) -> Option<Shortage> {
             let quotas = { group.flavors.iter() }.map(|flavor| flavor.quotas.get(resource).copied());
             let ceilings = quotas.map(|quota| ceiling(queue, quota.unwrap_or_default()));
             let together = ceilings.clone().fold(Amount::ZERO, Amount::plus);
-            // Why of one flavor: a pod set has one flavor of each group.
+            // Why the largest against one flavor: a pod set has one flavor of each group.
             let largest = sets.iter().filter_map(|set| set.get(resource)).max();
             let pairs = [
                 (largest.copied(), ceilings.max().unwrap_or_default()),

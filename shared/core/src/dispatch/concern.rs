@@ -1,15 +1,14 @@
-//! Which clusters a decision has to know of.
+//! Which clusters a decision needs to read.
 //!
-//! Why: most decisions are about Workloads that run somewhere, and what is looked at for them must not grow with the number of
-//! clusters.
+//! Why: most decisions concern Workloads that run somewhere, and their cost must not grow with the number of clusters.
 
 use super::Owner;
 use crate::name::CheckName;
 use crate::status::CheckPhase;
 use crate::workload::Workload;
 
-/// Whether a Workload in this state is only followed or cleared away: then [`plan`](super::plan) comes to the same end when
-/// clusters are left out that hold nothing of it and are not the one that it names, as long as that one answers.
+/// Whether a Workload in this state is only followed or cleared away. Then [`plan`](super::plan) gives the same result without the
+/// clusters that hold nothing of it and that it does not name, as long as the one that it names answers.
 pub fn is_followed(workload: &Workload, check: &CheckName, owner: &Owner) -> bool {
     let status = &workload.status;
     let is = |condition| status.conditions.is_true(condition);

@@ -1,21 +1,21 @@
-//! How the copy of a job goes.
+//! How the copy of a job is removed.
 //!
-//! Invariant: a job that may have pods stays until they are gone; else its worker would look settled too early, and the next
-//! dispatch would run beside them (`spec/safety.md` I1). And it is let go only when its end is known: pods that are asked to go
-//! may yet end by themselves, and what ended is not run again (I11).
+//! Invariant: a job that may have pods stays until they are gone. Otherwise its worker would look settled too early, and the next
+//! dispatch would run beside those pods (`spec/safety.md` I1). The finalizer stays until the end of the job is known: pods that are
+//! asked to go may still end by themselves, and a job that ended is not run again (I11).
 
-/// What is known of a copy that is to go.
+/// The state of a copy that is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Going {
     /// Whether it has ended.
     pub ended: bool,
     /// How far its deletion is.
     pub deletion: Deletion,
-    /// Whether it is held back and has no pods: then it can have no end.
+    /// Whether it is held back and has no pods: then it cannot end.
     pub at_rest: bool,
     /// Whether we have asked it to go after its pods.
     pub asked: bool,
-    /// What it is.
+    /// Whether it is a job or a pod.
     pub body: Body,
 }
 
@@ -33,9 +33,9 @@ pub enum Body {
 pub enum Deletion {
     /// It has not begun.
     NotBegun,
-    /// It has, and waits until the pods are gone (finalizer `foregroundDeletion`).
+    /// It has begun, and waits until the pods are gone (finalizer `foregroundDeletion`).
     AfterPods,
-    /// It has, and waits for no pods, or no longer.
+    /// It has begun, and does not wait for pods, or no longer.
     Begun,
 }
 
@@ -52,10 +52,10 @@ pub enum Farewell {
     LetGo,
 }
 
-/// Decides it.
+/// Decides the next step.
 pub const fn farewell(going: Going) -> Farewell {
     match going.deletion {
-        // Why not after its dependents: it has none, and says itself when nothing of it runs any more.
+        // Why not after its dependents: a pod has none, and its own status shows when nothing of it runs any more.
         Deletion::NotBegun if matches!(going.body, Body::IsPod) => Farewell::Delete,
         Deletion::AfterPods | Deletion::Begun if matches!(going.body, Body::IsPod) => {
             if going.ended || going.at_rest {
@@ -68,9 +68,10 @@ pub const fn farewell(going: Going) -> Farewell {
         Deletion::AfterPods | Deletion::Begun if going.ended => Farewell::LetGo,
         Deletion::AfterPods if going.at_rest => Farewell::LetGo,
         Deletion::AfterPods => Farewell::Wait,
-        // Why: they are gone now. Asking again would begin anew, for ever, with kinds that count pods no more when they go.
+        // Why: the pods are gone now. A further request would begin anew, without end, for kinds that count no pods that are being
+        // deleted.
         Deletion::Begun if going.asked => Farewell::LetGo,
-        // Why also when somebody else deletes it: that way its pods would go on until it is let go.
+        // Why also when another client deletes it: without this its pods would run on until the finalizer is taken off.
         Deletion::NotBegun | Deletion::Begun => Farewell::DeleteAfterPods,
     }
 }
@@ -87,7 +88,7 @@ mod tests {
         body: Body::MakesPods,
     };
 
-    /// Spec: safety 1 I1, I11; found by seed 11727: it ran although it did not seem to, and ended while it was being deleted.
+    /// Spec: safety 1 I1, I11
     #[test]
     fn a_job_with_pods_is_let_go_when_they_are_gone_and_its_end_is_known() {
         assert_eq!(farewell(RUNNING), Farewell::DeleteAfterPods);

@@ -4,7 +4,6 @@
 
 use jiff::Timestamp;
 
-use super::removal::Membership;
 use super::{
     Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, Waiting, false_end,
 };
@@ -42,8 +41,6 @@ pub(super) enum Closed {
 impl<'a> Pass<'a> {
     /// What is known of a cluster, as the policy takes it.
     pub(super) fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
-        let membership = self.membership(cluster);
-        let listed = membership == Membership::Listed;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
             Some(Remote::Unreadable { why }) => Holder::Unreadable(why),
@@ -54,11 +51,6 @@ impl<'a> Pass<'a> {
                 let timeout = later(*since, self.o.policy.worker_lost_timeout);
                 let given_up = match (self.o.policy.lost, fence) {
                     _ if self.site(cluster).given_up => Some((*since, Closed::Certainly)),
-                    // Why: who takes out or deletes a cluster that does not answer says that its run is lost. Why not who did so before:
-                    // what ran there was to end there, and may go on.
-                    _ if self.site(cluster).stood.is_taken_away(membership) => {
-                        Some((timeout, Closed::Certainly))
-                    }
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
                     // Why perhaps: its engine may have ended while no process of this manager looked.
@@ -73,7 +65,7 @@ impl<'a> Pass<'a> {
                     },
                 }
             }
-            None if listed => Holder::Silent {
+            None if self.belongs(cluster) => Holder::Silent {
                 since: None,
                 until: None,
             },
@@ -111,15 +103,9 @@ impl<'a> Pass<'a> {
         self.o.kind.unwrap_or("the kind of its job").to_owned()
     }
 
-    /// Whether a cluster belongs to the federation.
-    pub(super) fn membership(&self, cluster: &ClusterName) -> Membership {
-        let leaves = self.site(cluster).cordon == Cordon::Leaving;
-        match (self.o.clusters.contains(cluster), leaves) {
-            (true, false) => Membership::Listed,
-            (true, true) => Membership::Leaving,
-            (false, false) => Membership::Unlisted,
-            (false, true) => Membership::UnlistedAndLeaving,
-        }
+    /// Whether a cluster belongs to the federation: the config lists it, and it is not being deleted.
+    fn belongs(&self, cluster: &ClusterName) -> bool {
+        self.o.clusters.contains(cluster) && self.site(cluster).cordon != Cordon::Leaving
     }
 
     /// The cluster that holds it: an eviction takes the name out of the status that is composed, not out of the stored one.

@@ -4,7 +4,7 @@ use super::{Copies, Pass};
 use crate::name::ClusterName;
 
 impl Pass<'_> {
-    /// The local job shows what the cluster that holds it shows.
+    /// The local job shows the status of the job on the cluster that holds it.
     pub(super) fn mirror_holder(&mut self) {
         let holder = self.plan.status.cluster.as_ref();
         let mut with_job: Vec<_> = self

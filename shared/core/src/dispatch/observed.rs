@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
+use super::elsewhere::Elsewhere;
 use super::epoch::EPOCH_BELIEVED_MAX;
-use super::removal::Stood;
 use crate::kind::KindState;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
@@ -48,6 +48,8 @@ pub struct Observed<'a> {
     pub highest: u64,
     /// The kind of the job, for people; `None` when it is none of ours.
     pub kind: Option<&'a str>,
+    /// Whether it is tried on another cluster when it fails on one.
+    pub elsewhere: &'a Elsewhere,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -115,8 +117,6 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
-    /// What belonged to it once it was lost: who took that away has given its runs up.
-    pub stood: Stood,
     /// An administrator has said of its present loss that the runs there are lost (`roadstead cluster give-up`).
     pub given_up: bool,
     /// Whether our lease is kept there.
@@ -131,10 +131,6 @@ pub struct Site {
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
-    stood: Stood {
-        listed: false,
-        stayed: false,
-    },
     given_up: false,
     lease: Tenure::Held,
     late: false,
@@ -476,6 +472,8 @@ pub enum Cause {
     LeaseLapsed,
     /// It lacks an object that the pods of the job name, so they could not run there.
     DependencyMissing,
+    /// The job failed there for good, and its owner asks for a try on another cluster.
+    JobFailed,
 }
 
 impl Cause {
@@ -496,6 +494,7 @@ impl Cause {
             Self::Outdated => "OutdatedOnCluster",
             Self::LeaseLapsed => "LeaseLapsedOnCluster",
             Self::DependencyMissing => "DependencyMissing",
+            Self::JobFailed => "JobFailedOnCluster",
         }
     }
 }

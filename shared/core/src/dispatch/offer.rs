@@ -23,7 +23,7 @@ pub const WIDEN: SignedDuration = SignedDuration::from_secs(10);
 type Listed<'a, 'b> = &'b [(&'a ClusterName, Standing<'a>)];
 
 impl<'a> Pass<'a> {
-    /// The clusters that the Workload is offered to now, as they are to be written.
+    /// The clusters that the Workload is offered to now, in the order in which they are to be written.
     pub(super) fn offer(&mut self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         match self.o.policy.dispatcher {
             Dispatcher::AllAtOnce => {
@@ -50,17 +50,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The one with the most room; twice as many when they have not admitted it in time, or when all of them said no, or keep
-    /// us waiting for the mere receipt, and another has room.
+    /// The cluster with the most room. Twice as many are asked when those asked did not admit it in time. The same happens at once
+    /// when all of them refused, or are late with the mere receipt, and another cluster has room.
     ///
-    /// Unlike the anchor: it asks everybody, and all but one have worked for nothing (`spec/multikueue.md` 13.A5).
+    /// Unlike the anchor: it asks every cluster, and all but one have worked in vain (`spec/multikueue.md` 13.A5).
     fn by_room(&mut self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         let asked = self.still_asked(listed);
         let mut waiting: Vec<(capacity::Order, &ClusterName)> = { listed.iter() }
             .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
             .filter_map(|(cluster, _)| Some((capacity::order(&self.site(cluster).room)?, *cluster)))
             .collect();
-        // Why stable: among equals the order of the config decides. Why room first: where there is none a quick answer is no use.
+        // Why stable: among equals the order of the config decides. Why room first: a quick answer without room is of no use.
         waiting.sort_by_key(|(order, cluster)| (!order.has_room(), self.site(cluster).late, *order));
         let Some((best, first)) = waiting.first().copied() else {
             self.plan.round = self.o.round;
@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
             self.wake(ends);
             return asked;
         }
-        // Why all that are unknown: without anything to choose by, everybody is asked as by the reference.
+        // Why all that are unknown: nothing tells them apart, so all of them are asked, as by the reference.
         let more: Vec<ClusterName> = if best.is_unknown() {
             let unknown = waiting.iter().filter(|(order, _)| order.is_unknown());
             unknown.map(|(_, cluster)| (*cluster).clone()).collect()
@@ -100,10 +100,10 @@ impl<'a> Pass<'a> {
         asked.into_iter().chain(more).collect()
     }
 
-    /// Those asked already, and a few more when their time is up.
+    /// The clusters asked already, and a few more when their time is over.
     ///
-    /// Unlike the anchor: clusters that do not answer when their turn comes, or that have failed, take no place in a round, a round
-    /// does not begin before the Workload can be sent, and after a restart the round that was under way counts as begun now
+    /// Unlike the anchor: clusters that do not answer when their turn comes, or that have failed, take no place in a round. A round
+    /// does not begin before the Workload can be sent. After a restart the round that was under way counts as begun now
     /// (`spec/multikueue.md` 4.1).
     fn next_round(
         &mut self,
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
             .map(|(cluster, _)| (*cluster).clone())
             .collect();
         if waiting.is_empty() {
-            // Why kept: one that comes back later is asked at once when the round has long been over.
+            // Why kept: a cluster that comes back later is asked at once when the round is long over.
             self.plan.round = self.o.round;
             return asked;
         }
@@ -127,8 +127,8 @@ impl<'a> Pass<'a> {
         if !asked.is_empty() && ends > self.now {
             self.plan.round = Some(begun);
             self.wake(ends);
-            // Why: one that failed has left its place, and another one, or itself when it is well again, need not wait for the
-            // next round to take it (seed 582).
+            // Why: a cluster that failed has left its place. Another one, or the same one when it is well again, need not wait for
+            // the next round to take it.
             let left = step.saturating_sub(asked.len());
             return asked.into_iter().chain(waiting.into_iter().take(left)).collect();
         }
@@ -137,7 +137,7 @@ impl<'a> Pass<'a> {
         asked.into_iter().chain(waiting.into_iter().take(step)).collect()
     }
 
-    /// Those asked before that have not failed. One that went silent may hold a copy: it stays asked.
+    /// The clusters asked before that have not failed. A cluster that went silent may hold a copy, so it stays asked.
     fn still_asked(&self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         let nominated = self.plan.status.nominated.iter();
         let stays = |name: &&ClusterName| {
@@ -147,7 +147,7 @@ impl<'a> Pass<'a> {
         nominated.filter(stays).cloned().collect()
     }
 
-    /// What is known of a cluster that was not asked, for people.
+    /// The reply that users see for a cluster that was not asked.
     pub(super) fn unasked(&self, cluster: &ClusterName) -> (Reply, String) {
         let site = self.site(cluster);
         match (site.cordon, &site.room) {
@@ -163,7 +163,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Why nobody is asked, if that is for the dispatcher to say.
+    /// Why no cluster is asked, if the dispatcher is the reason.
     pub(super) fn not_offered(&self, offered: &[ClusterName]) -> Option<Waiting> {
         match self.o.policy.dispatcher {
             Dispatcher::External if offered.is_empty() => Some(Waiting::NotNominated),

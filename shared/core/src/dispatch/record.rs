@@ -1,7 +1,7 @@
 //! What each cluster has answered about one Workload, and since when: the record behind `roadstead explain`.
 //!
-//! Invariant: a record has exactly one top reason with one next step, and one answer per cluster. Times move only when an
-//! answer or the reason becomes another one, never because somebody looked again.
+//! Invariant: a record has exactly one top reason with one next step, and one answer per cluster. A time changes only when its
+//! answer or reason changes, never because the manager looked again.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -14,30 +14,30 @@ use super::{Pass, Plan};
 use crate::kind::KindState;
 use crate::name::ClusterName;
 
-/// What is said of a cluster that does not answer.
+/// The detail of a cluster that does not answer.
 const MUTE: &str = "its queue has not come to this workload, or its engine does not run";
 
 /// The last answer of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Which cluster.
+    /// The name of the cluster.
     pub cluster: ClusterName,
-    /// What it says.
+    /// Its answer.
     pub reply: Reply,
-    /// The words of the other side, may be empty.
+    /// The text of the other side; may be empty.
     pub detail: String,
 }
 
-/// What a cluster says about a Workload.
+/// The answer of a cluster about a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It cannot be reached.
     NotConnected,
     /// It has not been asked.
     NotAsked,
-    /// It takes nothing new, by an administrator's word.
+    /// It takes nothing new: an administrator has cordoned it.
     Cordoned,
-    /// Its queue cannot take it: by what the queue itself shows, so it was not asked.
+    /// Its queue cannot take it, as the queue itself shows, so it was not asked.
     NotSuitable,
     /// It does not serve the kind of the job, so it was not asked.
     NotServed,
@@ -53,14 +53,14 @@ pub enum Reply {
     Reserved,
     /// It has admitted it.
     Admitted,
-    /// It is still stopping, or being rid of, an earlier run.
+    /// It still stops, or removes, an earlier run.
     Stopping,
     /// It failed; the detail begins with the cause.
     Failed,
 }
 
 impl Reply {
-    /// The token by which programs know it.
+    /// The token of this answer for programs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotConnected => "NotConnected",
@@ -80,17 +80,16 @@ impl Reply {
     }
 }
 
-/// Why a Workload waits, as it is stored for people and programs. Tokens are texts, so that a record of another release
-/// can be read.
+/// Why a Workload waits, as it is stored for users and programs. Tokens are texts, so that a record of another release can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The token of the top reason.
     pub reason: String,
-    /// The sentence.
+    /// The reason in a sentence.
     pub message: String,
-    /// What somebody can do about it.
+    /// What the user or the administrator can do about it.
     pub next: String,
-    /// Since when it is this reason.
+    /// Since when this is the reason.
     pub since: Timestamp,
     /// The last answer of each cluster, in the order of the MultiKueueConfig.
     pub answers: Vec<Answered>,
@@ -99,18 +98,18 @@ pub struct Record {
 /// One line of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Which cluster.
+    /// The name of the cluster.
     pub cluster: String,
     /// The token of the answer, see [`Reply`].
     pub reply: String,
-    /// The words of the other side, may be empty.
+    /// The text of the other side; may be empty.
     pub detail: String,
-    /// Since when it says so.
+    /// Since when it gives this answer.
     pub since: Timestamp,
 }
 
 impl Record {
-    /// The record after one more look. Times are kept for what says the same as in `before`.
+    /// The record after one more pass. A time is kept where the text is the same as in `before`.
     pub fn after(before: Option<&Self>, waiting: &Waiting, seen: &[Seen], now: Timestamp) -> Self {
         let reason = waiting.reason();
         let answers = seen.iter().map(|seen| {
@@ -139,9 +138,9 @@ impl Record {
         }
     }
 
-    /// Whether people would read the same: the reason, its sentence, the next step and each cluster's answer. Times are not
-    /// compared, nor the numbers in the words of a cluster: how much more quota its queue needs changes with every job that comes
-    /// and goes there, and all that wait would be written each time.
+    /// Whether a user would read the same: the reason, its sentence, the next step and each cluster's answer. Times are not
+    /// compared, and neither are numbers in the text of a cluster. Why: the missing quota of its queue changes with every job
+    /// there, and all records of waiting Workloads would be written each time.
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let top = |record: &Self| [&record.reason, &record.message, &record.next].map(String::clone);
         let answers = |record: &Self| -> Vec<[String; 3]> {
@@ -179,7 +178,8 @@ impl Plan {
 }
 
 impl Pass<'_> {
-    /// What each cluster says at the end of the pass: those of the config in its order, then others that still hold it.
+    /// The answer of each cluster at the end of the pass: the clusters of the config in its order, then others that still hold the
+    /// Workload.
     pub(super) fn look_round(&self) -> Vec<Seen> {
         let listed = self.o.clusters;
         let holder = self.plan.status.cluster.as_ref();
@@ -218,6 +218,9 @@ impl Pass<'_> {
         }
         if self.has_lapsed(cluster) && self.plan.status.cluster.as_ref() != Some(cluster) {
             return said(Reply::Failed, Cause::LeaseLapsed.as_str());
+        }
+        if self.o.elsewhere.failed_on.contains(cluster) {
+            return said(Reply::Failed, Cause::JobFailed.as_str());
         }
         if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
             let words = with_cause(failure.cause.as_str(), &failure.detail);

@@ -1,4 +1,4 @@
-//! No cluster is chosen yet: offer the Workload, and take the first answer.
+//! No cluster is chosen yet: the plan offers the Workload, and takes the first answer.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,8 +13,8 @@ use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 use crate::status::CheckPhase;
 
-/// How long after the reservation workers are waited for before people are told why a Workload waits. Whose engine does not
-/// run never answers.
+/// How long after the reservation workers may take to answer before the user is told why a Workload waits. A worker without a
+/// running engine never answers.
 const ANSWER_WAIT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a listed cluster can do for a Workload that seeks a place.
@@ -31,9 +31,9 @@ pub(super) enum Standing<'a> {
     Cordoned,
     /// It does not serve the kind of the job.
     NotServed,
-    /// Its jobs of this kind cannot be read, in these words.
+    /// Its jobs of this kind cannot be read; the text says why.
     Unreadable(&'a str),
-    /// It must first lose what is left of an earlier round.
+    /// It must first lose its copies of an earlier round.
     Clearing,
     /// It can take a copy, or has one.
     Open(Option<&'a RemoteWorkload>),
@@ -48,8 +48,10 @@ impl<'a> Pass<'a> {
                 detail,
                 until: None,
             } = standing
-                // Why not then: it is over with the next renewal, and nobody need wait for longer.
+                // Why not then: the next renewal of the lease ends it, so no pause is needed.
                 && !self.has_lapsed(cluster)
+                // Why not that: it is stored.
+                && *cause != Cause::JobFailed
             {
                 self.fail(cluster, *cause, detail);
             }
@@ -87,7 +89,7 @@ impl<'a> Pass<'a> {
         Some(later(reserved.since, ANSWER_WAIT))
     }
 
-    /// Whether a worker that has not answered yet is still waited for before people are told why a Workload waits.
+    /// Whether a worker that has not answered yet is still waited for before the user is told why a Workload waits.
     pub(super) fn may_yet_answer(&self) -> bool {
         self.patience().is_none_or(|until| self.now < until)
     }
@@ -103,6 +105,13 @@ impl<'a> Pass<'a> {
         }
         if self.site(cluster).kind == KindState::NotServed {
             return Standing::NotServed;
+        }
+        if self.o.elsewhere.failed_on.contains(cluster) {
+            return Standing::Failed {
+                cause: Cause::JobFailed,
+                detail: "",
+                until: None,
+            };
         }
         if self.has_lapsed(cluster) {
             return Standing::Failed {
@@ -127,8 +136,8 @@ impl<'a> Pass<'a> {
                 until: None,
             };
         }
-        // Why first: what is left of an earlier round says nothing about this one. Why the job: it exists only after a decision,
-        // so without one it is left from an earlier round. Why fenced: nobody but us can take that back.
+        // Why first: a copy of an earlier round says nothing about this one. Why the job: it is created only after a decision, so
+        // without a decision it is of an earlier round. Why fenced: only this manager can take that back.
         if copies.our_job().is_some()
             || copies.has_former_job()
             || workload.is_some_and(|w| w.life != Life::Present || w.epoch != self.o.epoch || w.fenced)
@@ -145,21 +154,21 @@ impl<'a> Pass<'a> {
         Standing::Open(workload)
     }
 
-    /// Whether the worker stops what it is given, because our lease there was not renewed for too long
-    /// (`spec/safety.md 3.3`, seed 16963).
+    /// Whether the worker stops the jobs that it is given, because our lease there was not renewed for too long (`spec/safety.md
+    /// 3.3`).
     pub(super) fn has_lapsed(&self, cluster: &ClusterName) -> bool {
         self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Lapsed
     }
 
-    /// Whether this process keeps no lease there and has seen none. Of one that lapsed before it began only the worker knows,
-    /// and shows it by what it stops.
+    /// Whether this process keeps no lease there and has seen none. Only the worker knows of a lease that lapsed before this
+    /// process began, and shows it by the jobs that it stops.
     pub(super) fn was_never_leased(&self, cluster: &ClusterName) -> bool {
         self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Never
     }
 
     /// The first in config order that is seen admitted.
     ///
-    /// Unlike the anchor: the times of admission are not compared, they come from different clocks (`spec/safety.md` W2).
+    /// Unlike the anchor: the times of admission are not compared, because they come from different clocks (`spec/safety.md` W2).
     fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
         // Invariant: no decision while a run of an earlier round may still be alive somewhere.
         let still_runs = self.reachable().any(|(_, copies)| copies.has_unended_job());
@@ -184,10 +193,10 @@ impl<'a> Pass<'a> {
         admitted.map(|(cluster, _)| (*cluster).clone())
     }
 
-    /// Names the winner. Its job is created, and the other copies go, only when this is written.
+    /// Names the winner. Its job is created, and the other copies are deleted, only when the name is written.
     ///
-    /// Why not now: each worker's queue plans for itself, and one that has not seen the winner's admission yet would take it for
-    /// a loser, and delete its copy just before it is chosen.
+    /// Why not now: each worker's queue plans for itself. The queue of the winner may not have seen its admission yet. It would
+    /// take the winner for a loser, and delete its copy just before it is chosen.
     pub(super) fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
         let message = admitted_on(winner);
         self.note(Severity::Routine, message.clone());
@@ -200,7 +209,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Puts copies where they are offered and removes those that are not. With an obstacle good copies stay as they are.
+    /// Creates copies where they are offered and removes the others. With an obstacle good copies stay as they are.
     fn spread(&mut self, offered: &[ClusterName], keep_copies: bool) {
         for (cluster, copies) in self.reachable() {
             let listed = self.o.clusters.contains(cluster);
@@ -218,7 +227,8 @@ impl<'a> Pass<'a> {
                         self.act(cluster, RemoteAction::SetPriority);
                     }
                 }
-                // Why then: its choice may be on the way, and this one, too late for it, must not take away what was chosen (seed 21580).
+                // Why then: the choice of that cluster may be on the way, and this plan, too late for it, must not delete the
+                // chosen copy.
                 Standing::Silent | Standing::Cordoned if self.is_to_be_dropped(cluster) => {}
                 Standing::Open(_)
                 | Standing::Silent
@@ -233,7 +243,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether this plan takes a cluster out of those that are asked, which is not stored yet.
+    /// Whether this plan drops a cluster from those that are asked, and the drop is not stored yet.
     fn is_to_be_dropped(&self, cluster: &ClusterName) -> bool {
         self.o.stored.nominated.contains(cluster) && !self.plan.status.nominated.contains(cluster)
     }
@@ -254,7 +264,7 @@ impl<'a> Pass<'a> {
         (!self.o.job.present || self.o.job.finished).then_some(Waiting::NoLocalJob)
     }
 
-    /// Always one reason: the most hopeful cluster decides.
+    /// Returns always one reason: the most hopeful cluster decides.
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
         if let Some((cluster, _)) = running {
@@ -311,7 +321,7 @@ impl<'a> Pass<'a> {
         if !reserved.is_empty() || !queued.is_empty() {
             return Waiting::WaitingForWorkers { reserved, queued };
         }
-        // Why sorted: the order of candidates is another one for each Workload.
+        // Why sorted: the order of candidates differs from Workload to Workload.
         without_namespace.sort();
         without_queue.sort();
         let namespace = self.o.workload.key.namespace.to_string();
@@ -351,7 +361,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Whether the reason will stay for a while, so that it is worth a write: people read it in the check's message.
+/// Whether the reason will stay for a while, so that it is worth a write: users read it in the check's message.
 ///
 /// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
 fn is_settled(
@@ -370,7 +380,7 @@ fn is_settled(
         | Waiting::KindNotServed { .. }
         | Waiting::KindNotReadable { .. }
         | Waiting::NotNominated => true,
-        // Why all of them: on the way to a worker with room there is a moment in which others have answered.
+        // Why all of them: on the way to a worker with room there is a moment in which the others have answered.
         Waiting::WaitingForWorkers { .. } => {
             let has_answered = |(cluster, standing): &(&ClusterName, Standing<'_>)| match standing {
                 Standing::Open(Some(copy)) => copy.answer != Answer::None,
@@ -392,7 +402,7 @@ fn is_settled(
     }
 }
 
-/// What makes a reachable cluster no candidate. Before the choice this ends one candidacy, never the Workload.
+/// Why a reachable cluster is no candidate. Before the choice this ends one candidacy, never the Workload.
 ///
 /// Unlike the anchor: an `OutOfSync` copy does not wedge the Workload, and a rejected copy is not created again at once
 /// (`spec/multikueue.md` 13.B1, B5, B18).

@@ -5,6 +5,7 @@ use crate::name::{Key, Uid};
 use crate::status::CheckState;
 use crate::workload::Workload;
 
+mod elsewhere;
 mod epochs;
 mod failures;
 mod kinds;
@@ -80,7 +81,7 @@ const RUNNING: RemoteJob = RemoteJob {
     twins: Twins::All,
 };
 
-/// A cluster that has not answered since then, and that nothing is known of.
+/// A cluster that has not answered since then, and of which nothing is known.
 fn away(minute: i64) -> Remote {
     Remote::Unreachable {
         since: at(minute),
@@ -116,6 +117,7 @@ struct Case {
     job: LocalJob,
     epoch: u64,
     highest: u64,
+    elsewhere: Elsewhere,
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
@@ -148,6 +150,7 @@ impl Case {
             },
             epoch: 1,
             highest: 0,
+            elsewhere: Elsewhere::default(),
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
@@ -250,6 +253,7 @@ impl Case {
                 epoch: self.epoch,
                 highest: self.highest,
                 kind: Some("Job"),
+                elsewhere: &self.elsewhere,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,

@@ -19,7 +19,7 @@ pub(super) const NOT_READABLE: &str = "KindNotReadableOnCluster";
 pub enum Waiting {
     /// Other admission checks of the manager come first.
     OtherChecks {
-        /// Those that are not Ready.
+        /// The checks that are not Ready.
         checks: Vec<CheckName>,
     },
     /// `spec.active` is false.
@@ -32,35 +32,35 @@ pub enum Waiting {
     NotNominated,
     /// No cluster has a queue that could take it; this is the first of them.
     QueueClosed {
-        /// The cluster.
+        /// The name of the cluster.
         cluster: ClusterName,
-        /// Why not.
+        /// Why its queue takes nothing.
         why: Closed,
     },
-    /// What it needs is not there on these clusters, and no other is connected that could take it.
+    /// Something that it needs is missing on these clusters, and no other connected cluster could take it.
     Missing {
-        /// What.
+        /// The missing object.
         what: Missing,
-        /// Where.
+        /// The clusters without it.
         clusters: Vec<ClusterName>,
     },
     /// Every connected cluster is cordoned.
     Cordoned {
-        /// Those that are.
+        /// The cordoned clusters.
         clusters: Vec<ClusterName>,
     },
     /// No listed cluster is connected.
     NoClusterConnected {
-        /// Those that are listed.
+        /// The listed clusters.
         clusters: Vec<ClusterName>,
     },
     /// Every connected cluster failed lately; this is the first of them.
     ClusterFailed {
-        /// The cluster.
+        /// The name of the cluster.
         cluster: ClusterName,
         /// What is wrong there.
         cause: Cause,
-        /// The words of the other side, may be empty.
+        /// The text of the other side; may be empty.
         detail: String,
         /// When it is tried again, when that is known.
         until: Option<Timestamp>,
@@ -78,14 +78,14 @@ pub enum Waiting {
         cluster: ClusterName,
         /// The kind.
         kind: String,
-        /// The words of its API server.
+        /// The error of its API server.
         why: String,
     },
     /// Leftovers of an earlier round are being removed, or the previous run is stopping.
     StoppingOnWorker {
-        /// Where.
+        /// The name of the cluster.
         cluster: ClusterName,
-        /// What it said when it refused to stop or delete that; empty if it did not.
+        /// The text of its refusal to stop or delete that; empty if it did not refuse.
         refusal: String,
     },
     /// It is offered; no worker has admitted it yet.
@@ -97,7 +97,7 @@ pub enum Waiting {
     },
     /// The worker that holds it does not answer.
     WorkerLost {
-        /// Which.
+        /// The name of the worker.
         cluster: ClusterName,
         /// Since when; `None` when that is not known.
         since: Option<Timestamp>,
@@ -106,7 +106,7 @@ pub enum Waiting {
     },
 }
 
-/// What a worker does not have and a job needs.
+/// An object that a job needs and a worker lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The namespace of the job.
@@ -160,7 +160,7 @@ impl Waiting {
         }
     }
 
-    /// The Event that tells it.
+    /// The Event with this reason.
     pub fn note(&self) -> Note {
         let message = format!("{self}; next: {}", self.next_step());
         match self {
@@ -185,7 +185,7 @@ impl Waiting {
         }
     }
 
-    /// What somebody can do about it.
+    /// What the user or the administrator can do about it.
     pub fn next_step(&self) -> String {
         match self {
             Self::OtherChecks { .. } => "look at the named AdmissionChecks of this workload".to_owned(),
@@ -277,13 +277,17 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
                      namespace again if it is gone (roadstead cluster join does both)"
         ),
+        Cause::JobFailed => format!(
+            "look at the status of the job for why it failed on cluster \"{cluster}\"; to have it tried there again, delete the job and \
+             create it again"
+        ),
         Cause::DependencyMissing => format!(
             "create it on cluster \"{cluster}\", or mark the reference in the job as optional; the cluster is looked at again by itself"
         ),
     }
 }
 
-/// How a job comes away from a lost cluster that is waited for: an administrator's word, or another policy.
+/// How a job comes away from a lost cluster that is waited for: an administrator gives the cluster up, or another policy is set.
 pub fn ways_out(cluster: &ClusterName) -> String {
     format!(
         "if you know that its jobs do not run there any more: roadstead cluster give-up {cluster}; with policy RetryAnyway (annotation \
@@ -291,7 +295,7 @@ pub fn ways_out(cluster: &ClusterName) -> String {
     )
 }
 
-/// What somebody can do about a queue that takes nothing.
+/// What the administrator can do about a queue that takes nothing.
 fn open_again(cluster: &ClusterName, why: &Closed) -> String {
     match why {
         Closed::QueueMissing => {
@@ -358,6 +362,7 @@ impl fmt::Display for Waiting {
                     Cause::FinishedEarly => "finished it before it was chosen",
                     Cause::Outdated => "shows a copy from an earlier dispatch",
                     Cause::DependencyMissing => "lacks what the pods of the job name",
+                    Cause::JobFailed => "has failed the job",
                     Cause::LeaseLapsed => {
                         "has not had the manager's lease renewed and stops what it is given"
                     }
@@ -416,7 +421,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// What is said when the run of a lost cluster is given up without proof. Unlike the anchor: there it is not said.
+/// The text when the run of a lost cluster is given up without proof. Unlike the anchor, which does not say so.
 pub(super) fn may_run_twice(cluster: &ClusterName) -> String {
     format!(
         "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \

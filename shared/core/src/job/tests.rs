@@ -335,6 +335,31 @@ fn a_job_that_must_stay_held_here_is_not_started_and_is_held_again() {
     assert_eq!(plan(&observed(&[workload])).actions, [Action::Start(key("w"))]);
 }
 
+/// Of a group some pods may be shown already while others are still held.
+///
+/// Spec: jobs 12.9
+#[test]
+fn what_is_only_shown_here_is_neither_started_nor_stopped_before_its_workload_is_evicted() {
+    let mut workload = owned("w");
+    workload.site = Site::ElsewhereShown;
+    workload.stage = Stage::Admitted("team".to_owned());
+    for run in [Run::Running, Run::Partly, Run::Suspended] {
+        let workloads = [workload.clone()];
+        let mut seen = running(&workloads);
+        seen.run = run;
+        check(&seen, &[], &[]);
+    }
+    workload.stage = Stage::Evicted {
+        message: "make room".to_owned(),
+        quota: Quota::Held,
+    };
+    check(
+        &running(&[workload]),
+        &[stop(StopReason::WorkloadEvicted, Some("w"))],
+        &[("Stopped", "make room")],
+    );
+}
+
 /// A user has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
 ///
 /// Spec: jobs 5.3 C4; safety I4

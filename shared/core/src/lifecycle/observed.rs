@@ -111,7 +111,7 @@ pub enum Request {
     OutOfSync,
     /// The job can never be started with what was assigned.
     FailedToStart {
-        /// Why.
+        /// Why it cannot be started.
         message: String,
     },
 }
@@ -179,7 +179,7 @@ pub struct Policy {
     pub reclaim: Reclaim,
     /// `waitForPodsReady`; `None` when it is off.
     pub pods_ready: Option<WaitForPods>,
-    /// `objectRetentionPolicies.workloads`.
+    /// The times of `objectRetentionPolicies.workloads`.
     pub retention: Retention,
     /// When a Workload gets its first status.
     pub first_status: FirstStatus,

@@ -12,7 +12,7 @@ use crate::note::Note;
 /// What is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// Nothing.
+    /// Nothing is deleted.
     Nothing,
     /// The Workload: it finished long ago.
     Workload,

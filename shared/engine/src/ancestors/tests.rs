@@ -41,7 +41,7 @@ fn object(links: &[Link], index: usize) -> DynamicObject {
     .unwrap()
 }
 
-/// Caches of these kinds, which have been listed and hold the chain; what they do not hold is remembered.
+/// Caches of these kinds that were listed and hold the chain; owners of other kinds are remembered.
 fn caches(config: &str, kinds: &[&str], links: &[Link]) -> Caches {
     let enabled: Vec<_> = roadstead_jobs::registry()
         .into_iter()

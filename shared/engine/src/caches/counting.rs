@@ -1,6 +1,7 @@
-//! How Workloads are counted here: the operator's rules, limit ranges by namespace, overheads of runtime classes.
+//! How requests of Workloads are counted here: the administrator's rules, limit ranges by namespace, overheads of runtime
+//! classes.
 //!
-//! Invariant: only what is counted changes; no stored Workload does.
+//! Invariant: only the count changes; no stored Workload does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,7 +18,7 @@ use roadstead_jobs::labels::Identifiers;
 
 use super::Caches;
 
-/// What the operator says about counting.
+/// The administrator's rules for counting.
 #[derive(Debug, Default)]
 pub struct Counting {
     rules: Rules,
@@ -27,7 +28,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// What the configuration says.
+    /// Reads the rules from the configuration.
     pub fn of(config: &Config) -> Self {
         Self {
             rules: roadstead_convert::request_rules(config),
@@ -37,7 +38,7 @@ impl Counting {
         }
     }
 
-    /// Where names that identify a Workload are read.
+    /// Where the names that identify a Workload are read.
     pub(super) const fn identifiers(&self) -> Identifiers {
         self.identifiers
     }
@@ -51,7 +52,7 @@ pub struct LimitIndex(Mutex<BTreeMap<Arc<str>, ByName>>);
 type ByName = BTreeMap<Arc<str>, Limits>;
 
 impl LimitIndex {
-    /// What those of a namespace say together; the first by name gives a default.
+    /// The limit ranges of a namespace together; the first by name gives a default.
     fn of(&self, namespace: &str) -> Limits {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut together = Limits::default();
@@ -77,10 +78,10 @@ impl LimitIndex {
 
 /// Says why a stored Workload can never be admitted; `None` if it may be.
 type Judge = Box<dyn Fn(&ApiWorkload) -> Option<String> + Send + Sync>;
-/// Looks at a Workload again.
+/// Calculates a Workload again.
 type Recount = Box<dyn Fn(&Arc<ApiWorkload>) + Send + Sync>;
 
-/// What only the process around the engine knows of a Workload that waits: a manager knows that it is larger than every worker.
+/// What only the process around the engine knows of a pending Workload: a manager knows that it is larger than every worker.
 #[derive(Default)]
 pub struct Beyond {
     judge: OnceLock<Judge>,
@@ -88,7 +89,7 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// Judges every Workload from now on. Called once, before anything is decided; a second judge is not heard.
+    /// Judges every Workload from now on. Called once, before the first decision; a second judge is ignored.
     pub fn judge_by(&self, judge: impl Fn(&ApiWorkload) -> Option<String> + Send + Sync + 'static) {
         let _second = self.judge.set(Box::new(judge));
     }
@@ -121,7 +122,7 @@ impl Caches {
         }
     }
 
-    /// Looks again at those Workloads that the judge may now see otherwise.
+    /// Calculates those Workloads again that the judge may now answer differently.
     pub fn recount(&self, wanted: impl Fn(&ApiWorkload) -> bool) {
         let recounts = self
             .beyond

@@ -1,6 +1,7 @@
-//! Jobs as they are cached: by kind, and by the objects that make one job.
+//! The cached jobs, by kind, and by the objects that make one job.
 //!
-//! Invariant: what is a job, one object or a group of them, is decided here, from the objects alone. So all rooms agree on it.
+//! Invariant: only this file decides what a job is, one object or a group of them, from the objects alone. So all parts of the
+//! program agree on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +19,7 @@ use roadstead_jobs::kind::{Look, Member, MemberMut, Members};
 use roadstead_kinds::Kind;
 use roadstead_kubeio::cache::{Cache, Change};
 
-/// Which job of a kind.
+/// The key of a job within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKey {
     /// The object with this namespace and name.
@@ -42,12 +43,12 @@ impl fmt::Display for JobKey {
     }
 }
 
-/// A job to look at.
+/// A reference to a cached job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRef {
     /// Its kind, as position in [`super::Caches::jobs`].
     pub kind: usize,
-    /// Which of that kind.
+    /// The job of that kind.
     pub key: JobKey,
 }
 
@@ -65,7 +66,7 @@ pub const fn member(object: &DynamicObject) -> Member<'_> {
     }
 }
 
-/// The same, to be changed.
+/// An object as a member of its job, to be changed.
 pub const fn member_mut(object: &mut DynamicObject) -> MemberMut<'_> {
     MemberMut {
         meta: &mut object.metadata,
@@ -73,7 +74,7 @@ pub const fn member_mut(object: &mut DynamicObject) -> MemberMut<'_> {
     }
 }
 
-/// How a job that is this one object is doing.
+/// The state of a job that is this one object.
 pub fn look_at(kind: &dyn JobKind, object: &DynamicObject) -> Look {
     kind.look(Members::one(&member(object)))
 }
@@ -102,7 +103,7 @@ impl CachedJob {
         Some(Self { first, rest })
     }
 
-    /// The one object of most kinds; of a group the member that speaks for it.
+    /// The one object of most kinds; of a group, the member that represents it.
     pub const fn first(&self) -> &Arc<DynamicObject> {
         &self.first
     }
@@ -112,12 +113,12 @@ impl CachedJob {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// Those of which this is true, if any.
+    /// The members for which this is true, if any.
     pub fn only(&self, is: impl Fn(&DynamicObject) -> bool) -> Option<Self> {
         Self::of(self.objects().filter(|object| is(object)).cloned())
     }
 
-    /// Hands them in as members.
+    /// Passes the objects as members to `look`.
     pub fn with<T>(&self, look: impl FnOnce(Members<'_>) -> T) -> T {
         let first = member(&self.first);
         if self.rest.is_empty() {
@@ -127,7 +128,7 @@ impl CachedJob {
         look(Members::new(&all).unwrap_or_else(|| Members::one(&first)))
     }
 
-    /// How it is doing.
+    /// The state of the job.
     pub fn look(&self, kind: &dyn JobKind) -> Look {
         self.with(|members| kind.look(members))
     }
@@ -179,17 +180,17 @@ impl GroupIndex {
 pub struct KindCache {
     /// How to read and change such jobs.
     pub kind: &'static dyn JobKind,
-    /// Where its API lives.
+    /// Its API resource.
     pub resource: ApiResource,
     /// The objects.
     pub objects: Arc<Cache<DynamicObject>>,
     groups: Arc<GroupIndex>,
-    /// The objects that the controller of the kind makes of its jobs, and that are members of them.
+    /// Objects that the controller of the kind makes for its jobs, and that are members of them.
     companions: Option<Arc<Cache<DynamicObject>>>,
 }
 
 impl KindCache {
-    /// What is known of the kind in this cluster.
+    /// Whether this cluster serves the kind.
     pub fn state(&self) -> KindState {
         self.objects.health().get().state()
     }
@@ -199,7 +200,7 @@ impl KindCache {
         Self::over(kind, Cache::new())
     }
 
-    /// The same for copies on a worker, which are kept without their details.
+    /// A cache for copies on a worker, which are kept without their details.
     pub fn of_copies(kind: &'static dyn JobKind) -> Self {
         let slim = move |copy: &mut DynamicObject| kind.forget_details(&mut member_mut(copy));
         Self::over(kind, Cache::slimmed(slim))
@@ -218,14 +219,14 @@ impl KindCache {
         }
     }
 
-    /// The same, with what is made of its jobs: `all` are the kinds whose objects are cached.
+    /// Connects the caches of objects made for its jobs: `all` are the kinds whose objects are cached.
     pub(crate) fn with_companions(&mut self, all: &[Self]) {
         let of = |row: &Kind| all.iter().find(|jobs| jobs.kind.kind() == row);
         let companions = self.kind.companion().and_then(of);
         self.companions = companions.map(|jobs| jobs.objects.clone());
     }
 
-    /// What is made of its jobs.
+    /// The cache of the objects made for its jobs.
     pub(crate) const fn companions(&self) -> Option<&Arc<Cache<DynamicObject>>> {
         self.companions.as_ref()
     }

@@ -1,4 +1,4 @@
-//! ClusterQueues as decisions see them, translated once per change and not once per look.
+//! ClusterQueues as decisions see them, translated once per change and not once per read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

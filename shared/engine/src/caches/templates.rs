@@ -1,8 +1,8 @@
-//! Workloads as they are kept: parts of pod templates and admissions each once, lists without room to grow.
+//! Workloads in little memory: equal parts of pod templates and admissions are kept once, and lists without spare room.
 //!
-//! Why: users submit the same job many times, a manager holds what it sent to its workers beside its own, and a parsed
-//! template and an admission are most of what a Workload weighs in memory. A list that was read has room for four elements at
-//! least, most of ours have one.
+//! Why: users submit the same job many times, and a manager holds the copies on its workers beside its own Workloads. A parsed
+//! template and an admission are most of a Workload's memory. A list that was read has room for at least four elements, but most
+//! of ours have one.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,12 @@ use roadstead_api::kueue::v1beta2::{Admission, Workload};
 use roadstead_kubeio::cache::Cache;
 use serde_json::Value;
 
-/// Below this nobody looks for parts that are no longer used.
+/// Below this number no unused parts are looked for.
 const SWEEP_MIN: usize = 64;
-/// Admissions to one queue that are compared with a new one: the last that differed.
+/// How many different admissions to one queue are compared with a new one: the latest ones.
 const ADMISSIONS_MAX: usize = 16;
 
-/// What pod templates of a process have in common, whichever cluster they are of.
+/// The parts that pod templates of a process share, across all clusters.
 #[derive(Default)]
 pub struct Templates(Mutex<Parts>);
 
@@ -60,14 +60,14 @@ fn shrink(workload: &mut Workload) {
     }
 }
 
-/// *Limit*: at most twice as many as are in use, or [`SWEEP_MIN`].
+/// *Limit*: at most twice as many parts as are in use, or [`SWEEP_MIN`].
 #[derive(Default)]
 struct Parts {
     known: HashSet<Arc<Value>>,
     sweep_at: usize,
 }
 
-/// By queue. *Limit*: [`ADMISSIONS_MAX`] for each queue that ever admitted something.
+/// By queue. *Limit*: [`ADMISSIONS_MAX`] for each queue that ever admitted a Workload.
 #[derive(Default)]
 struct Admissions(BTreeMap<String, VecDeque<Arc<Admission>>>);
 
@@ -113,7 +113,7 @@ mod tests {
         Arc::new(Value::from(index))
     }
 
-    /// What the API server makes of a Job's template bears the Job's name.
+    /// The API server adds the Job's name to the template of a Job.
     fn workload(job: &str) -> Workload {
         let template = json!({"metadata": {"labels": {"job-name": job}}, "spec": {"restartPolicy": "Never"}});
         let set = json!({"name": "main", "count": 1, "template": template});

@@ -1,16 +1,16 @@
-//! Which kinds of objects are not listed, for those who wait for them.
+//! Which kinds of objects are not listed, for the parts that wait for them.
 
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::latest::{Follower, any_changed};
 use roadstead_serve::health::Condition;
 
-/// The kinds that are not listed (any more).
+/// The kinds that are not listed, or not any more.
 pub(crate) fn names(healths: &[(String, Follower<Health>)]) -> Vec<String> {
     let unlisted = healths.iter().filter(|(_, health)| !health.get().is_settled());
     unlisted.map(|(kind, _)| kind.clone()).collect()
 }
 
-/// Keeps `condition` at which kinds are not listed yet, and why. Never ends.
+/// Keeps `condition` up to date: which kinds are not listed yet, and why. Never ends.
 pub(crate) async fn tell(mut healths: Vec<(String, Follower<Health>)>, condition: &Condition) {
     loop {
         let now = healths

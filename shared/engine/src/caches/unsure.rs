@@ -1,9 +1,8 @@
-//! Which Workloads may be stored otherwise than they are cached, because of a write of their status, or of the number of their
-//! dispatch.
+//! Workloads whose stored state may differ from the cached one, because of a write of their status or of their dispatch number.
 //!
-//! Invariant: such a write bears the version that was read, and is noted before it is sent. It is forgotten when its answer is
-//! cached or says that nothing was stored, or when another version is cached: the write is in that one, or was not stored and
-//! never will be. Only the pass over a Workload, one at a time, notes and settles.
+//! Invariant: such a write carries the version that was read, and is noted before it is sent. It is forgotten when its answer is
+//! cached or says that nothing was stored. It is also forgotten when another version is cached: that version contains the write,
+//! or the write was not stored and never will be. Only the pass over a Workload, one at a time, notes and settles.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +11,23 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 use roadstead_kubeio::cache::key_of;
 
-/// See the module. The version with which the write was sent, by Workload.
+/// The version with which the open write was sent, by Workload.
 #[derive(Debug, Default)]
 pub(crate) struct Unsure(Mutex<BTreeMap<Key, String>>);
 
 impl Unsure {
-    /// A write is about to be sent that is only stored if this is still the stored one.
+    /// Notes a write that is about to be sent; it is stored only if `read` is still the stored version.
     pub(crate) fn note(&self, read: &Workload) {
         let version = read.metadata.resource_version.clone().unwrap_or_default();
         self.all().insert(key_of(read), version);
     }
 
-    /// What became of it is cached, or nothing did.
+    /// Settles the write: its result is cached, or nothing was stored.
     pub(crate) fn settle(&self, key: &Key) {
         self.all().remove(key);
     }
 
-    /// Whether the storage has gone back behind what the open write bears.
+    /// Whether the storage has gone back to before the version of the open write.
     pub(crate) fn is_ahead_of(&self, stored: &Workload) -> bool {
         let number = |version: &str| version.parse::<u64>().ok();
         let stored_at = { stored.metadata.resource_version.as_deref() }.and_then(number);
@@ -39,8 +38,7 @@ impl Unsure {
         noted.zip(stored_at).is_some_and(|(noted, stored)| noted > stored)
     }
 
-    /// Whether what is `cached` may be older than what is stored. Why asked for here: what is cached must be no older than the
-    /// note.
+    /// Whether the cached Workload may be older than the stored one. Why `cached` is a function: it must be read after the note.
     pub(super) fn is(&self, key: &Key, cached: impl FnOnce() -> Option<Arc<Workload>>) -> bool {
         let mut all = self.all();
         let Some(version) = all.get(key) else { return false };

@@ -1,4 +1,4 @@
-//! What a pass over a job needs to know, read from caches.
+//! The facts for a pass over a job, read from caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,22 +32,22 @@ use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group, m
 use crate::control;
 use crate::parents;
 
-/// Everything a pass looks at, owned.
+/// Everything that a pass reads, owned.
 pub(super) struct Scene {
     pub(super) key: Key,
     pub(super) uid: String,
     pub(super) job: CachedJob,
     pub(super) pod_sets: Vec<JobPodSet>,
-    /// Why no Workload can be made of the job as it is.
+    /// Why no Workload can be created for the job as it is.
     pub(super) unfit: Option<Note>,
-    /// That it is not known yet of which pods it consists, and in what time that is told.
+    /// Set while the job's pods are not known yet: in what time that is reported.
     pub(super) awaited: Option<Duration>,
     /// What is to be done about the members of a group.
     pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
-    /// What its Workload says of the object that makes its members.
+    /// The maker's annotations that the Workload gets; the maker is the object that makes its members.
     pub(super) maker_notes: BTreeMap<String, String>,
     workload_name: Key,
     workloads: Vec<OwnedWorkload>,
@@ -61,7 +61,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// What the plan is made from.
+    /// The facts for the plan.
     pub(super) fn observed(&self) -> JobObserved<'_> {
         JobObserved {
             key: self.key.clone(),
@@ -79,7 +79,7 @@ impl Scene {
         }
     }
 
-    /// The job without those members that its Workload does not count; `None` when it counts none of them.
+    /// The job without the members that its Workload does not count; `None` when it counts none.
     pub(super) fn counted(&self) -> Option<CachedJob> {
         let Some(group) = &self.group else {
             return Some(self.job.clone());
@@ -92,7 +92,8 @@ impl Scene {
 
     /// The Workload that describes the job, as stored.
     ///
-    /// Its only one counts also when it does not: a job that was started with fewer pods differs from it until the stop is over.
+    /// A single Workload counts even if it does not fit: a job that was started with fewer pods differs from it until the stop is
+    /// over.
     pub(super) fn current_workload(&self) -> Option<&Workload> {
         let is_ours = |w: &&OwnedWorkload| matches!(w.control, Control::This | Control::Claimed(_));
         let own = || self.workloads.iter().filter(is_ours);
@@ -104,7 +105,7 @@ impl Scene {
 
 /// Reads everything about one job; `top` is the managed object above it.
 ///
-/// *Errors*: the job is not what its API says; a sentence for its owner.
+/// *Errors*: the job does not match its API; a sentence for its user.
 pub(super) fn scene(
     jobs: &Jobs,
     of_kind: &KindCache,
@@ -135,7 +136,7 @@ pub(super) fn scene(
     }
     let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
     let group = tended(of_kind, &job, sets.as_deref());
-    // Why as if it were there: a Workload of which a member would be refused at once is not made.
+    // Why checked as if a Workload existed: none is created if one of its members would be refused at once.
     let would = group.as_ref().filter(|_| own.is_none() && unfit.is_none());
     let would = would.and_then(|_| tended(of_kind, &job, Some(&pod_sets)));
     let told = would.into_iter().flat_map(|would| would.told);
@@ -150,6 +151,7 @@ pub(super) fn scene(
         pod_sets: &pod_sets,
         awaited,
         idle: of_kind.kind.kind().idle,
+        shown: job.with(|members| of_kind.kind.is_shown_on_nodes(members)),
         group: group.as_ref(),
     };
     let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
@@ -208,7 +210,7 @@ pub(super) fn scene(
     })
 }
 
-/// Of which pods a job consists.
+/// The pods of a job.
 struct Described {
     pod_sets: Vec<JobPodSet>,
     unfit: Option<Note>,
@@ -216,7 +218,7 @@ struct Described {
     maker_notes: BTreeMap<String, String>,
 }
 
-/// *Errors*: the job is not what its schema says.
+/// *Errors*: the job does not match its schema.
 fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Described, Note> {
     let object = job.first();
     let maker = parents::of(&jobs.caches, object).ok().flatten();
@@ -252,7 +254,7 @@ fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Descri
     })
 }
 
-/// How long nothing is told of a new job of which it is not known yet of which pods it consists: its controller makes that.
+/// How long nothing is reported while the pods of a new job are not known yet: the controller of the job makes them.
 const UNTOLD: SignedDuration = SignedDuration::from_secs(10);
 
 fn told_in(jobs: &Jobs, object: &DynamicObject) -> Duration {
@@ -296,7 +298,7 @@ fn run(look: &Look, group: Option<&Tending>, workloads: &[OwnedWorkload]) -> Run
         None if look.suspended => Run::Suspended,
         None | Some(Stand::Running) => Run::Running,
         Some(Stand::Partly) => Run::Partly,
-        // Why: there is nothing to start.
+        // Why: nothing is left to start.
         Some(Stand::Over) if admitted() => Run::Running,
         Some(Stand::Held | Stand::Over | Stand::Gone) => Run::Suspended,
     }
@@ -309,6 +311,8 @@ struct Facts<'a> {
     pod_sets: &'a [JobPodSet],
     awaited: Option<Duration>,
     idle: Idle,
+    /// Whether what is not held of it is on a node that stands for a worker cluster.
+    shown: bool,
     group: Option<&'a Tending>,
 }
 
@@ -319,7 +323,7 @@ impl Facts<'_> {
             .iter()
             .find(|owner| owner.controller == Some(true));
         let control = match owner {
-            // Why not one of another dispatch: it would let these pods run in place of those it is for.
+            // Why not the Workload of another dispatch: it would start these pods instead of its own.
             _ if self.group.is_some()
                 && control::is_stamped(workload)
                 && !control::belongs(self.object, workload) =>
@@ -330,7 +334,7 @@ impl Facts<'_> {
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
             None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
-            // Why: it was put there for another job, or for an earlier copy of this one, and would let this one run in its place.
+            // Why: the manager put it here for another job, or for an earlier copy of this one. It would start this job instead.
             None if control::is_stamped(workload) => Control::Other,
             None => Control::Nobody,
         };
@@ -339,7 +343,7 @@ impl Facts<'_> {
         OwnedWorkload {
             key: roadstead_kubeio::cache::key_of(workload),
             control,
-            // Why: what is not known yet is no reason to give a Workload up.
+            // Why: while the pods are not known, the Workload is not given up.
             fit: if self.awaited.is_some() || self.fits(workload) {
                 Fit::Equivalent
             } else {
@@ -353,6 +357,7 @@ impl Facts<'_> {
             site: match self.idle {
                 _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
                 Idle::ManagedBy => Site::Elsewhere,
+                Idle::Gate if self.shown => Site::ElsewhereShown,
                 Idle::Held | Idle::Gate => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
@@ -363,7 +368,7 @@ impl Facts<'_> {
         }
     }
 
-    /// By the job's age on the clock of its cluster: a clock that is off only moves a write.
+    /// Whether it may claim the Workload, by the job's age on the cluster's clock: a wrong clock only moves a write.
     fn claim(&self) -> Claim {
         let created = self.object.metadata.creation_timestamp.as_ref();
         let age = created.map(|time| (self.jobs.clock)().duration_since(time.0));
@@ -386,7 +391,8 @@ impl Facts<'_> {
             return group.fits || workload.is_true(lifecycle::FINISHED);
         }
         let plain = roadstead_convert::pod_sets(workload);
-        let tolerations = if workload.is_true(lifecycle::ADMITTED) {
+        // Why too: tolerations are added to what is put on such a node.
+        let tolerations = if self.shown || workload.is_true(lifecycle::ADMITTED) {
             Tolerations::Skip
         } else {
             Tolerations::Compare
@@ -448,8 +454,8 @@ fn stage(workload: &Workload) -> Stage {
             quota: if quota { Quota::Held } else { Quota::Released },
         };
     }
-    // Why quota too: without it nothing is assigned, and a start would fail for good. Whoever may write a status may have said it
-    // (seed 15424).
+    // Why quota too: without it no flavor is assigned, and the start would fail for good. Any client with the right to write the
+    // status may have set `Admitted`.
     if quota && workload.is_true(lifecycle::ADMITTED) {
         return Stage::Admitted(
             workload
@@ -461,7 +467,7 @@ fn stage(workload: &Workload) -> Stage {
     if quota { Stage::Reserved } else { Stage::Pending }
 }
 
-/// What is injected into the pods of an admitted Workload.
+/// The settings to inject into the pods of an admitted Workload.
 ///
 /// *Errors*: see [`InjectError`].
 pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetInfo>, InjectError> {
@@ -496,8 +502,7 @@ pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetIn
     })
 }
 
-/// How a job ended, by what its Workload says; `None` when the Workload has not ended, or when its end says nothing about the
-/// job.
+/// How a job ended, by its Workload; `None` when the Workload has not ended, or when its end says nothing about the job.
 pub(super) fn ended(workload: &Workload) -> Option<Outcome> {
     let finished = workload
         .condition(lifecycle::FINISHED)
@@ -540,7 +545,7 @@ pub(super) fn scope(jobs: &Jobs, key: &Key) -> Scope {
     }
 }
 
-/// Whether what is above a job may run. *Source*: `spec/jobs.md 5.2`.
+/// Whether the object above a job may run. *Source*: `spec/jobs.md 5.2`.
 fn parent(caches: &Caches, top: &Top) -> Parent {
     let workloads = top.workloads(caches);
     let admitted = workloads

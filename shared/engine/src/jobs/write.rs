@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::{Jobs, read, resolve_priority};
 use crate::caches::{KindCache, member, member_mut};
 
-/// Pause after a write met a newer version; the watch usually brings it sooner.
+/// Pause after a write met a newer version; the watch usually brings that version sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries out one action. `Err` ends the pass.
@@ -73,7 +73,7 @@ pub(super) async fn act(
                 now: (jobs.clock)(),
             };
             let writes = { &scene.job }.with(|members| kind.kind.stop(members, &original, &why));
-            // Why not when there is none: it only waits for its pods, and is looked at often meanwhile.
+            // Why not when there are none: the pass only waits for the job's pods, and runs often meanwhile.
             if !writes.is_empty() {
                 tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
             }
@@ -99,7 +99,7 @@ pub(super) async fn act(
     }
 }
 
-/// Why a job is stopped, as its objects say it. *Source*: `spec/jobs.md 5.9`.
+/// Why a job is stopped, as its objects show it. *Source*: `spec/jobs.md 5.9`.
 fn why(scene: &read::Scene, reason: StopReason) -> (String, String) {
     let evicted = scene.current_workload().and_then(|w| w.condition(EVICTED));
     match (reason, evicted) {
@@ -118,7 +118,7 @@ fn why(scene: &read::Scene, reason: StopReason) -> (String, String) {
     }
 }
 
-/// Does what is to be done about the members of a group. `Err` ends the pass.
+/// Does what is due about the members of a group. `Err` ends the pass.
 pub(super) async fn tend(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<(), Outcome> {
     let Some(group) = &scene.group else {
         return Ok(());
@@ -139,7 +139,7 @@ pub(super) async fn tend(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> 
     Ok(())
 }
 
-/// Makes the members of a group that are new to its Workload owners of it.
+/// Makes the new members of a group owners of its Workload.
 async fn own(jobs: &Jobs, kind: &KindCache, group: &Tending, workload: &Workload) -> Result<(), Outcome> {
     let mut owners = workload.metadata.owner_references.clone().unwrap_or_default();
     let missing = |id: &&MemberId| !owners.iter().any(|owner| owner.uid == id.uid);
@@ -172,7 +172,7 @@ fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
     jobs.workloads_due.add(key.clone(), Lane::Placed);
 }
 
-/// The job's priority. Who names a class that does not exist is told so, and is looked at again.
+/// The job's priority. If the job names a class that does not exist, its user gets an Event and the job is tried again.
 fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priority, Outcome> {
     let gates = &jobs.config.feature_gates;
     let priority =
@@ -223,7 +223,7 @@ async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -
             jobs.caches.workloads.observe(*object);
             Ok(())
         }
-        // Why not an error: our cache is behind, or somebody else has that name; the next pass sees which.
+        // Why not an error: our cache is behind, or another object has that name; the next pass shows which.
         Written::AlreadyExists | Written::Conflict => Err(Outcome::After(CONFLICT_PAUSE)),
         Written::Gone => Err(Outcome::Failed(
             "this cluster's API server does not serve Workloads of kueue.x-k8s.io/v1beta2 (404 at creation): apply deploy/crds".into(),
@@ -263,7 +263,7 @@ async fn adopt(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
 async fn update_spec(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
     let built = build(jobs, kind, scene, &key.name)?;
     let mut spec = serde_json::to_value(&built.spec).map_err(|e| Outcome::Failed(e.to_string()))?;
-    // Why named: a merge patch leaves alone what it does not name.
+    // Why set to null: a merge patch keeps the fields that it does not name.
     for field in ["maximumExecutionTimeSeconds", "priorityClassRef", "queueName"] {
         if spec.get(field).is_none() {
             spec[field] = Value::Null;
@@ -315,7 +315,7 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
     let Some(workload) = scene.stored.get(key) else {
         return Ok(());
     };
-    // Why only some of a group: what its Workload does not count holds no quota.
+    // Why only the counted members: the others hold no quota.
     let Some(job) = scene.counted() else {
         return Ok(());
     };
@@ -351,11 +351,19 @@ async fn carry_out_all(
     Ok(())
 }
 
-/// Carries out one write, but only on the very object that was read. `Err` ends the pass.
+/// What a write does to its object.
+enum Change {
+    Patch(Target, Value),
+    Delete,
+    Bind(String),
+}
+
+/// Carries out one write, but only on the object that was read (same UID). `Err` ends the pass.
 pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: Write) -> Result<(), Outcome> {
     let (MemberId { name, uid }, change) = match write {
-        Write::Patch { of, target, patch } => (of, Some((target, patch))),
-        Write::Delete { of } => (of, None),
+        Write::Patch { of, target, patch } => (of, Change::Patch(target, patch)),
+        Write::Delete { of } => (of, Change::Delete),
+        Write::Bind { of, node } => (of, Change::Bind(node)),
     };
     let key = Key::new(job.namespace.clone(), name.as_str());
     let current = kind.objects.get(&key);
@@ -364,8 +372,13 @@ pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: W
     }
     let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);
     let answer = match change {
-        None => write::delete(&api, &name, Some(&uid)).await,
-        Some((target, mut patch)) => {
+        Change::Delete => write::delete(&api, &name, Some(&uid)).await,
+        Change::Bind(node) => {
+            let bound = write::bind(&api, &name, &uid, &node).await;
+            return bound
+                .map_err(|why| Outcome::Failed(format!("binding pod {key} to node {node} failed: {why}")));
+        }
+        Change::Patch(target, mut patch) => {
             patch["metadata"]["uid"] = json!(uid);
             match target {
                 Target::Main => write::patch(&api, &name, &patch).await,

@@ -1,7 +1,7 @@
 //! A replica's part in the election: one Lease on its own API server, claimed, renewed and given back.
 //!
-//! Invariant: each write carries the version that was looked at, and the permit is extended only by an answer that says that the
-//! write is stored, counted from when it was sent. No request here is under the permit itself.
+//! Invariant: each write carries the version that was read. The permit is extended only by an answer that the write is stored,
+//! counted from when the write was sent. No request here is under the permit itself.
 
 use std::time::Duration;
 
@@ -21,29 +21,29 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::Leadership;
 use crate::clock::Clock;
 
-/// How long the first attempt may hold up a start.
+/// How long the first attempt may delay the start.
 const FIRST_MAX: Duration = Duration::from_secs(2);
-/// How long giving the Lease back may hold up an end.
+/// How long giving the Lease back may delay the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// Requests of giving it back: one more when others have written it meanwhile.
+/// Requests for giving it back: one more in case another client has written it meanwhile.
 const RELEASE_TRIES: u32 = 2;
-/// Length of a Lease that was given back, in seconds: the least that the API takes. *Source*: as the reference's.
+/// Duration of a released Lease, in seconds: the smallest that the API allows. *Source*: as the reference's.
 const RELEASED_SECS: u64 = 1;
 
 /// Why this process must end.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// Another holds the Lease.
+    /// Another replica holds the Lease.
     #[error(
         "this replica leads no more: Lease {lease} is held by \"{holder}\"; it ends, and is to be started again"
     )]
     Taken {
         /// Namespace and name.
         lease: String,
-        /// Who; empty for nobody.
+        /// The holder's identity; empty for none.
         holder: String,
     },
-    /// Nobody knows who held it meanwhile.
+    /// The Lease was deleted after its time was over, so another replica may have held it meanwhile.
     #[error(
         "this replica leads no more: Lease {lease} was deleted when its time was over; it ends, and is to be started again"
     )]
@@ -53,14 +53,13 @@ pub enum Lost {
     },
 }
 
-/// See the module.
 pub(crate) struct Candidate {
     api: Api<Lease>,
     lease: String,
     name: String,
     election: Election,
     started: Instant,
-    /// As last read or written.
+    /// The Lease as last read or written.
     stored: Option<Lease>,
     clock: Clock,
     permit: Permit,
@@ -68,12 +67,12 @@ pub(crate) struct Candidate {
     ready: Condition,
     /// Whether the Lease was ever read or written.
     known: bool,
-    /// What last went wrong.
+    /// The last failure.
     trouble: String,
 }
 
 impl Candidate {
-    /// Takes part as `replica`, by a client that is under no permit.
+    /// Takes part as `replica`, with a client that is under no permit.
     pub(crate) fn new(
         client: Client,
         config: &Config,
@@ -106,8 +105,8 @@ impl Candidate {
         }
     }
 
-    /// Tries until it leads or has to wait, for a moment at most. *Why* before anything else starts: who leads from the start reads
-    /// everything after that, and need not read it again.
+    /// Tries until this replica leads or must wait, for at most [`FIRST_MAX`]. *Why* before anything else starts: a replica that
+    /// leads from the start lists everything afterwards, and need not list it again.
     pub(crate) async fn try_at_once(&mut self) {
         let work = async {
             while !self.leadership.leads() {
@@ -124,12 +123,12 @@ impl Candidate {
             tracing::info!(
                 lease = self.lease,
                 replica = self.election.replica().name(),
-                "another replica leads, or nobody can tell; waiting"
+                "another replica leads, or the Lease cannot be read; waiting"
             );
         }
     }
 
-    /// Takes part until it has lost, which may never be.
+    /// Takes part until this replica has lost the leadership, which may never happen.
     pub(crate) async fn run(&mut self) -> Lost {
         loop {
             match self.election.next(self.now()) {
@@ -151,13 +150,14 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease back if it is this replica's, so that another takes it at once. Nothing is changed by this process any more.
+    /// Gives the Lease back if it is this replica's, so that another can take it at once. This process sends no changes after
+    /// that.
     pub(crate) async fn release(&mut self) {
         self.permit.end();
         let work = async {
             for _ in 0..RELEASE_TRIES {
                 let name = self.election.replica().name();
-                // Why a look else: a claim may have been under way when it was broken off.
+                // Why read otherwise: a claim may have been under way when it was cancelled.
                 let ours = self.stored.take().filter(|stored| holder(stored) == name);
                 let found = match ours {
                     Some(stored) => Some(stored),
@@ -179,7 +179,7 @@ impl Candidate {
                 }
             }
         };
-        // Why whatever comes of it: without it, others take over when the Lease is over.
+        // Why the result is ignored: without a release, another replica takes over when the Lease expires.
         let _ = timeout(RELEASE_MAX, work).await;
     }
 
@@ -236,7 +236,7 @@ impl Candidate {
 
     fn lead(&mut self) {
         if !self.trouble.is_empty() {
-            tracing::info!(lease = self.lease, "the Lease could be had again");
+            tracing::info!(lease = self.lease, "the Lease can be read and written again");
             self.trouble.clear();
         }
         if let Some(until) = self.election.acts_until() {
@@ -258,12 +258,12 @@ impl Candidate {
     fn fail(&mut self, why: String) {
         self.stored = None;
         self.election.failed(self.now());
-        // Why once: it may stay so for long.
+        // Why once: the failure may last for long.
         if why != self.trouble {
             tracing::warn!(
                 lease = self.lease,
-                "the Lease by which replicas elect their leader cannot be had, and nothing is changed without it: {why}; check \
-                 that its namespace exists and that this process may get, create and patch Leases there, or set \
+                "the Lease by which replicas elect their leader cannot be read or written, so this replica changes nothing: {why}; \
+                 check that its namespace exists and that this process may get, create and patch Leases there, or set \
                  leaderElection.leaderElect to false and run one replica"
             );
         }
@@ -287,7 +287,7 @@ impl Candidate {
         write::patch(&self.api, &self.name, &patch).await
     }
 
-    /// What makes this replica the holder, after what is stored.
+    /// The Lease spec that makes this replica the holder, after the stored one.
     fn spec(&self, stored: Option<&Lease>) -> Value {
         let name = self.election.replica().name();
         let now: Timestamp = (self.clock)();

@@ -1,6 +1,6 @@
-//! Counters and histograms: what is known only at the moment in which it happens.
+//! Counters and histograms: values that are known only at the moment of the event.
 //!
-//! Invariant: series of a queue go with the queue, whatever their other labels are.
+//! Invariant: series of a queue are deleted with the queue, whatever their other labels are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table::{Kind, Metric};
 
-/// Series that one metric may have. *Limit*: beyond it new label values are not counted, so that names that somebody makes
-/// up cannot fill the memory.
+/// Series that one metric may have. *Limit*: beyond it new label values are not counted, so that made-up names cannot fill the
+/// memory.
 const SERIES_MAX: usize = 50_000;
 
-/// Values of the labels of one series, in the order of the table.
+/// The label values of one series, in the order of the table.
 pub(super) type Labels = Vec<Arc<str>>;
 
-/// Something to be counted.
+/// A change of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// In which metric.
+    /// The metric.
     pub metric: Metric,
-    /// Values of its labels, in the order of `spec/admission-engine.md 8`.
+    /// The label values, in the order of `spec/admission-engine.md 8`.
     pub labels: Vec<Arc<str>>,
-    /// What happened.
+    /// The change of its value.
     pub change: Change,
 }
 
-/// What happened.
+/// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// A counter grows.
@@ -47,12 +47,11 @@ pub(super) enum Value {
     Distribution {
         sum: f64,
         count: u64,
-        /// Upper bounds and how many observations are in each bucket alone.
+        /// Upper bounds, and the number of observations in each bucket alone.
         buckets: Vec<(f64, u64)>,
     },
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Board(Mutex<BTreeMap<Metric, BTreeMap<Labels, Value>>>);
 
@@ -82,7 +81,7 @@ impl Board {
         }
     }
 
-    /// Forgets the series of which all these labels have these values.
+    /// Deletes the series that have all these label values.
     pub(super) fn forget(&self, named: &[(&str, &str)]) {
         for (metric, series) in self.lock().iter_mut() {
             let labels = metric.definition().labels;
@@ -101,7 +100,7 @@ impl Board {
         }
     }
 
-    /// Forgets the series whose label of this name has a value that is not known.
+    /// Deletes the series whose label of this name has an unknown value.
     pub(super) fn keep(&self, label: &str, is_known: &dyn Fn(&str) -> bool) {
         for (metric, series) in self.lock().iter_mut() {
             if let Some(at) = metric.definition().labels.iter().position(|l| *l == label) {
@@ -130,7 +129,7 @@ impl Value {
             debug_assert!(false, "only histograms are observed");
             return;
         };
-        #[expect(clippy::cast_precision_loss, reason = "nobody observes 2^53 times")]
+        #[expect(clippy::cast_precision_loss, reason = "no histogram has 2^53 observations")]
         let weight = times as f64;
         *sum += seen * weight;
         *count = count.saturating_add(times);

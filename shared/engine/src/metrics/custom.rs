@@ -1,8 +1,8 @@
-//! Labels that the operator adds to metrics, read from labels and annotations of queues, cohorts and Workloads.
+//! Labels that the administrator adds to metrics, read from labels and annotations of queues, cohorts and Workloads.
 //!
-//! What a queue or cohort says is read when the page is made; what a Workload says, at the moment in which it is counted.
-//! Invariant: all series of one metric have the same labels; a value that is not there is empty.
-//! *Source*: `spec/api.md API-13` (`metrics.customLabels`), `spec/admission-engine.md 8`.
+//! Labels of a queue or cohort are read when the page is made; those of a Workload, at the moment in which it is counted.
+//! Invariant: all series of one metric have the same labels; a missing value is empty. *Source*: `spec/api.md API-13`
+//! (`metrics.customLabels`), `spec/admission-engine.md 8`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::board::Labels;
 use super::table::{Definition, Metric};
 use crate::caches::Caches;
 
-/// Wire: stands for every value that is not tracked.
+/// Wire: replaces every value that is not tracked.
 const UNTRACKED: &str = "kueue.x-k8s.io/_UNTRACKED_VALUE_";
 
-/// The labels of the configuration; none while their gate is off.
+/// The configured labels; none while their gate is off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Custom(Vec<(String, CustomLabel)>);
 
@@ -31,7 +31,7 @@ impl Custom {
         Self(config.metrics.custom_labels.iter().map(named).collect())
     }
 
-    /// What a Workload says, for a metric that counts single Workloads; goes behind the values of its other labels.
+    /// The label values of a Workload, for a metric that counts single Workloads; appended to its other label values.
     pub(super) fn of_workload(&self, definition: &Definition, meta: &ObjectMeta) -> Vec<Arc<str>> {
         let from_workload = |label: &CustomLabel| label.source_kind == LabelSourceKind::Workload;
         { self.0.iter() }
@@ -40,7 +40,7 @@ impl Custom {
             .collect()
     }
 
-    /// Whether Workloads say anything.
+    /// Whether any label is read from Workloads.
     pub(super) fn reads_workloads(&self) -> bool {
         self.0
             .iter()
@@ -93,9 +93,8 @@ impl Custom {
     }
 }
 
-/// Whether the series of a metric are about one object of this kind each: its queue or cohort is its first label, and
-/// single Workloads are told apart by their priority class. Of the gauges only that of the admitted ones counts them one by one,
-/// as in the reference.
+/// Whether each series of a metric is about one object of this kind: its queue or cohort is its first label, and single Workloads
+/// have their priority class. Of the gauges, only that of admitted Workloads counts them one by one, as in the reference.
 fn has(definition: &Definition, kind: LabelSourceKind) -> bool {
     let of_local = definition.labels.starts_with(&["name", "namespace"]);
     let of_cohort = definition.name.starts_with("kueue_cohort_");

@@ -1,4 +1,4 @@
-//! Events that people do not get to see, counted.
+//! Events that could not be written, counted.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use roadstead_kubeio::events::Recorder;
 
-/// Wire: ours; the library adds the ending of counters.
+/// Wire: ours; the library adds the suffix of counters.
 const NAME: &str = "roadstead_events_unwritten";
 const HELP: &str = "Kubernetes Events that were not written: failed are those that the API server did not take or did not answer about, \
                     dropped those of which there were too many";
@@ -16,7 +16,7 @@ const HELP: &str = "Kubernetes Events that were not written: failed are those th
 /// Where the counts come from.
 pub(super) type Counts = Box<dyn Fn() -> [(&'static str, u64); 2] + Send + Sync>;
 
-/// See the module.
+/// The metric of Events that were not written.
 pub(super) struct Unwritten(pub(super) Counts);
 
 impl Unwritten {

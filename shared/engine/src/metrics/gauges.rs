@@ -1,6 +1,6 @@
-//! Gauges: what is the case now, computed from the brain's reports when somebody asks.
+//! Gauges: the present state, computed from the brain's reports when `/metrics` is read.
 //!
-//! Invariant: nothing is kept, so a queue that is gone has no series, and nothing can drift.
+//! Invariant: nothing is stored, so a deleted queue has no series, and nothing can drift.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::standing::{Group, Standing};
 use super::table::Metric;
 use crate::queue_status::Latest;
 
-/// What gauges are computed from.
+/// The data from which gauges are computed.
 pub(super) struct Inputs<'a> {
     pub(super) reports: &'a Latest,
     /// LocalQueues that are reported.
@@ -25,7 +25,7 @@ pub(super) struct Inputs<'a> {
     pub(super) specs: &'a [Arc<ApiClusterQueue>],
     pub(super) groups: BTreeMap<Group, u64>,
     pub(super) asked: BTreeMap<(Key, ResourceName), i128>,
-    /// Admitted Workloads by ClusterQueue and by what they say for the labels of the operator; `None` without such labels.
+    /// Admitted Workloads by ClusterQueue and by the values of the administrator's labels; `None` without such labels.
     pub(super) admitted: Option<BTreeMap<Labels, u64>>,
 }
 
@@ -81,7 +81,7 @@ impl Page {
             other => other,
         };
         let platform = format!("{}/{arch}", std::env::consts::OS);
-        // Why empty: this is no Go program, and a build that anybody can repeat knows no date.
+        // Why empty: this is not a Go program, and a reproducible build has no date.
         let labels = [version, "", "", "", "rustc", platform.as_str()];
         self.set(Metric::BuildInfo, &labels, 1.0);
     }
@@ -115,7 +115,7 @@ impl Page {
         let root = kinship.map(|kinship| kinship.root.as_str()).unwrap_or_default();
         self.set(Metric::ClusterQueueInfo, &[name, cohort, root], 1.0);
         let share = kinship.map_or(0.0, |kinship| kinship.share.value());
-        // Wire: infinite is not a number here (`spec/admission-engine.md 2.8.1`).
+        // Wire: an infinite share is written as NaN here (`spec/admission-engine.md 2.8.1`).
         let share = if share.is_infinite() { f64::NAN } else { share };
         self.set(Metric::ClusterQueueWeightedShare, &[name, cohort], share);
         for (metric, totals) in [
@@ -132,7 +132,7 @@ impl Page {
     fn quotas(&mut self, spec: &ApiClusterQueue) {
         let spec = cluster_queue(spec);
         let cohort = spec.cohort.as_ref().map_or("", CohortName::as_str);
-        // Wire: nothing asked for is told as zero.
+        // Wire: a resource without requests is written as zero.
         for resource in spec.groups.iter().flat_map(|group| &group.covered) {
             let labels = [spec.name.as_str(), resource.as_str()];
             self.add(Metric::ClusterQueueResourcePending, &labels, 0.0);
@@ -299,7 +299,8 @@ impl Page {
                 (Metric::CohortSubtreeQuota, &report.quota),
                 (Metric::CohortSubtreeResourceReservations, &report.reservation),
             ] {
-                // Wire: a pair without quota, or without reservation, has no series; so that of a flavor that is gone goes.
+                // Wire: a pair without quota, or without reservation, has no series, so that the series of a deleted flavor
+                // disappear.
                 let some = amounts.iter().filter(|(_, _, amount)| *amount > Amount::ZERO);
                 for (flavor, resource, amount) in some {
                     let labels = [name, flavor.as_str(), resource.as_str()];
@@ -317,7 +318,7 @@ fn each(totals: &[FlavorTotal]) -> impl Iterator<Item = (&str, &ResourceName, Am
     })
 }
 
-/// In cores for `cpu`, in base units for everything else; infinite without bound.
+/// In cores for `cpu`, in base units for everything else; infinite without limit.
 fn natural(resource: &ResourceName, amount: Amount) -> f64 {
     if amount.is_unlimited() {
         return f64::INFINITY;

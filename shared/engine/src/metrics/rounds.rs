@@ -1,4 +1,4 @@
-//! What rounds of decisions count as: a pure function from their outcome to updates.
+//! How rounds of decisions count: a pure function from their outcome to updates.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use roadstead_core::cycle::CycleOutcome;
 use super::board::{Change, Update};
 use super::table::Metric;
 
-/// What counts after rounds that took so long together.
+/// The updates after rounds that took `took` together.
 pub(super) fn of(outcome: &CycleOutcome, took: Duration) -> Vec<Update> {
     let mut updates = Vec::new();
     let mut add = |metric, labels: &[&str], change| {

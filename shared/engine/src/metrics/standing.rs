@@ -1,6 +1,6 @@
-//! How many Workloads stand where: finished, or not admitted and why, by LocalQueue; kept in step with the cache.
+//! How many Workloads are in which state: finished, or not admitted and why, by LocalQueue; kept in step with the cache.
 //!
-//! Why not from the brain's reports: they know only what is pending or holds quota.
+//! Why not from the brain's reports: they contain only Workloads that are pending or hold quota.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use roadstead_core::workload::Workload as Counted;
 use super::board::Labels;
 use super::transitions;
 
-/// Where a Workload stands, as far as gauges tell.
+/// The state of a Workload, as far as gauges show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// It is over.
+    /// It has finished.
     Finished,
     /// It is not admitted.
     Unadmitted {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What lies behind it, may be empty.
+        /// The underlying cause; may be empty.
         cause: String,
     },
 }
@@ -32,22 +32,22 @@ pub(super) enum Standing {
 pub(super) struct Group {
     /// The LocalQueue that they name.
     pub(super) local_queue: Key,
-    /// The ClusterQueue of their admission; without one it is that of the LocalQueue.
+    /// The ClusterQueue of their admission, or without one, that of the LocalQueue.
     pub(super) cluster_queue: Option<Arc<str>>,
-    /// Where they stand.
+    /// Their state.
     pub(super) standing: Standing,
 }
 
-/// Whether the requests of pending Workloads are added up. It costs a second reading of each pod template.
+/// Whether the requests of pending Workloads are added up. That costs a second parse of each pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requests {
-    /// They are.
+    /// They are added up.
     Counted,
     /// They are not.
     Ignored,
 }
 
-/// See the module.
+/// Counts of all Workloads by state.
 #[derive(Debug)]
 pub(super) struct Standings {
     requests: Requests,
@@ -57,11 +57,11 @@ pub(super) struct Standings {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     groups: BTreeMap<Group, u64>,
-    /// What a pending Workload asks for.
+    /// The requests of a pending Workload.
     asking: BTreeMap<Key, (Key, Vec<(ResourceName, Amount)>)>,
-    /// What all of a LocalQueue ask for.
+    /// The requests of all pending Workloads of a LocalQueue.
     asked: BTreeMap<(Key, ResourceName), i128>,
-    /// Admitted Workloads: the ClusterQueue, and what they say for the labels of the operator.
+    /// Admitted Workloads: the ClusterQueue, and the values of the administrator's labels.
     admitted: BTreeMap<Labels, u64>,
 }
 
@@ -73,7 +73,7 @@ impl Standings {
         }
     }
 
-    /// A Workload changed. `counted` tells how it counts against quota, `said` what it says for the labels of the operator.
+    /// Notes a change of a Workload. `counted` gives its count against quota, `said` the values of the administrator's labels.
     pub(super) fn note(
         &self,
         key: &Key,
@@ -113,17 +113,17 @@ impl Standings {
         }
     }
 
-    /// How many stand where.
+    /// How many Workloads are in each group.
     pub(super) fn groups(&self) -> BTreeMap<Group, u64> {
         self.lock().groups.clone()
     }
 
-    /// Admitted Workloads that have not finished, by ClusterQueue and by what they say for the labels of the operator.
+    /// Admitted Workloads that have not finished, by ClusterQueue and by the values of the administrator's labels.
     pub(super) fn admitted(&self) -> BTreeMap<Labels, u64> {
         self.lock().admitted.clone()
     }
 
-    /// What pending Workloads ask for, by LocalQueue and resource.
+    /// The requests of pending Workloads, by LocalQueue and resource.
     pub(super) fn asked(&self) -> BTreeMap<(Key, ResourceName), i128> {
         self.lock().asked.clone()
     }
@@ -192,13 +192,13 @@ fn group(workload: &Workload) -> Option<Group> {
     })
 }
 
-/// Whether it waits for quota.
+/// Whether the Workload waits for quota.
 fn is_pending(workload: &Workload) -> bool {
     let reserved = workload.status.as_ref().is_some_and(|s| s.admission.is_some());
     !reserved && workload.is_active() && !transitions::is_finished(workload)
 }
 
-/// Pods that are reclaimable are not asked for.
+/// The requests of a Workload, without its reclaimable pods.
 fn asks(workload: &Counted) -> Vec<(ResourceName, Amount)> {
     let mut sums: BTreeMap<ResourceName, Amount> = BTreeMap::new();
     for set in &workload.pod_sets {
@@ -212,7 +212,7 @@ fn asks(workload: &Counted) -> Vec<(ResourceName, Amount)> {
     sums.into_iter().collect()
 }
 
-/// The ClusterQueue of an admitted Workload that has not finished, and what the Workload says.
+/// The ClusterQueue of an admitted Workload that has not finished, and the values of the administrator's labels.
 fn admitted(workload: &Workload, said: &dyn Fn(&Workload) -> Vec<Arc<str>>) -> Option<Labels> {
     let status = workload.status.as_ref()?;
     let is_admitted = status

@@ -1,11 +1,11 @@
-//! The table of metrics: names, kinds, labels and conditions, exactly as they are on the wire.
+//! The table of metrics: names, kinds, labels and conditions, exactly as on the wire.
 //!
 //! *Source*: `spec/admission-engine.md 8`.
 
-/// What a metric counts in.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Grows.
+    /// Its value only grows.
     Counter,
     /// Is set.
     Gauge,
@@ -20,7 +20,7 @@ pub(super) enum Buckets {
     Waits(usize),
     /// Seconds: eleven from 0.01, doubling.
     Creation,
-    /// The usual ones of Prometheus' client libraries.
+    /// The default buckets of Prometheus' client libraries.
     Usual,
 }
 
@@ -39,10 +39,10 @@ impl Buckets {
     }
 }
 
-/// What must be switched on for a metric to be shown.
+/// What must be enabled for a metric to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Nothing.
+    /// Needs nothing to be enabled.
     Always,
     /// Gate `LocalQueueMetrics` and `metrics.localQueueMetrics`.
     LocalQueues,
@@ -69,9 +69,9 @@ pub(super) enum Condition {
 pub(super) struct Definition {
     /// The name on the wire, with `_total` for counters.
     pub(super) name: &'static str,
-    /// What it means.
+    /// Its help text.
     pub(super) help: &'static str,
-    /// What it counts in.
+    /// Its kind.
     pub(super) kind: Kind,
     /// Its labels in order, without `replica_role`.
     pub(super) labels: &'static [&'static str],

@@ -24,7 +24,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:01:30Z".parse().unwrap()
 }
 
-/// A process with everything switched on.
+/// A configuration with everything switched on.
 fn everything() -> Config {
     let mut config = Config::without_file("kueue-system");
     config.metrics.enable_cluster_queue_resources = true;
@@ -401,7 +401,7 @@ fn pending_workloads_are_told_apart_by_whether_they_were_tried() {
     assert!(page.contains(&hashes("inadmissible", 2)), "{page}");
 }
 
-/// Spec: admission-engine 8; api API-13. What queues and Workloads say becomes labels, untracked values become one.
+/// Spec: admission-engine 8; api API-13. Labels of queues and Workloads become metric labels, untracked values become one.
 #[test]
 fn labels_of_the_operator_are_added_to_the_series_of_their_kind() {
     let mut config = everything();
@@ -443,7 +443,7 @@ fn labels_of_the_operator_are_added_to_the_series_of_their_kind() {
     assert!(!page.contains("custom_team=\"red\""), "{page}");
 }
 
-/// Spec: admission-engine 8. A cohort that is only named has no object whose end could be seen.
+/// Spec: admission-engine 8. A cohort without an object has no deletion that could be seen.
 #[test]
 fn series_of_cohorts_follow_a_queue_that_moves() {
     let mut world = World::new(&everything());

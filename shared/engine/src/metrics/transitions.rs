@@ -1,6 +1,6 @@
-//! What a change of one Workload's status counts as: a pure function from the two statuses to updates.
+//! How a change of one Workload's status counts: a pure function from the two statuses to updates.
 //!
-//! Invariant: a change that is seen once is counted once, whoever wrote it; what was there when this process started is
+//! Invariant: a change that is seen once is counted once, whichever client wrote it; the state at the start of this process is
 //! not counted.
 
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use roadstead_api::kueue::v1beta2::Workload;
 use super::board::{Change, Update};
 use super::table::Metric;
 
-/// Whose counters a Workload moves.
+/// The queues and cohorts whose counters a Workload moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The ClusterQueue that holds its quota or, without a reservation, the one its LocalQueue names.
     pub(super) cluster_queue: Arc<str>,
-    /// Name and namespace of its LocalQueue; `None` when that is not reported.
+    /// Name and namespace of its LocalQueue; `None` when that queue is not reported.
     pub(super) local_queue: Option<(Arc<str>, Arc<str>)>,
     /// The cohorts above the ClusterQueue.
     pub(super) cohorts: Vec<Arc<str>>,
 }
 
-/// What counts after `old` became `new`.
+/// The updates after `old` became `new`.
 pub(super) fn of(old: &Workload, new: &Workload, owner: &Owner, now: Timestamp) -> Vec<Update> {
     let class = new.spec.priority_class_ref.as_ref();
     let mut tally = Tally {
@@ -56,7 +56,7 @@ pub(super) fn of(old: &Workload, new: &Workload, owner: &Owner, now: Timestamp) 
             .as_ref()
             .is_some_and(|s| !s.admission_checks.is_empty())
         {
-            // Why zero: reserved and admitted in one write is no waiting, whatever the clock has cut off.
+            // Why zero: reserved and admitted in one write means no waiting, whatever the rounding of times says.
             let waited = when_true(old, "QuotaReserved").map_or(0.0, |since| seconds(since, now));
             tally.wait(
                 Metric::AdmissionChecksWaitTime,
@@ -142,8 +142,7 @@ impl Tally<'_> {
         }
     }
 
-    /// Evictions are told by their statistics, because a second one may follow before the first has left its trace in the
-    /// condition.
+    /// Evictions are found by their statistics, because a second one may follow before the first has changed the condition.
     fn evictions(&mut self, old: &Workload, new: &Workload, now: Timestamp) {
         let queue = self.owner.cluster_queue.clone();
         for (reason, cause, count) in eviction_counts(new) {
@@ -219,7 +218,7 @@ pub(super) fn unadmitted(workload: &Workload) -> Option<(String, String)> {
     Some(("NoReservation".to_owned(), cause))
 }
 
-/// Whether it is over.
+/// Whether the Workload has finished.
 pub(super) fn is_finished(workload: &Workload) -> bool {
     when_true(workload, "Finished").is_some()
 }
@@ -243,7 +242,7 @@ fn when_true(workload: &Workload, kind: &str) -> Option<Timestamp> {
     Some(condition.last_transition_time.0)
 }
 
-/// Since when it waits for its turn.
+/// Since when it has waited.
 fn queued_since(workload: &Workload) -> Timestamp {
     let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let requeued = when_true(workload, "Requeued");

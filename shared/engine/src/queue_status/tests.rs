@@ -61,7 +61,7 @@ const CLUSTER_QUEUE: &str = "clusterqueues/cq";
 const LOCAL_QUEUE: &str = "namespaces/ns/localqueues/lq";
 const COHORT: &str = "cohorts/team";
 
-/// An API server that keeps three objects, and the writer of their statuses.
+/// An API server that holds three objects, and the writer of their statuses.
 struct World {
     stored: Arc<Mutex<BTreeMap<String, Value>>>,
     /// Paths of the writes.
@@ -147,7 +147,7 @@ impl World {
         self.tell(path);
     }
 
-    /// Somebody changes an object, and the watch tells.
+    /// Another client changes an object, and the watch tells of it.
     fn edit(&mut self, path: &str, patch: &Value) {
         change(&mut self.stored.lock().unwrap(), path, patch);
         self.tell(path);
@@ -190,7 +190,7 @@ impl World {
         self.stored.lock().unwrap()[path]["status"].clone()
     }
 
-    /// What is written until nothing is left to write.
+    /// The writes until nothing is left to write.
     async fn writes(&self) -> Vec<String> {
         tokio::time::sleep(Duration::from_mins(1)).await;
         let mut writes = std::mem::take(&mut *self.writes.lock().unwrap());
@@ -235,7 +235,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// A person, an older replica, or a backup that is restored.
+/// A user, an older replica, or a restored backup.
 ///
 /// Spec: admission-engine 7, safety F15.
 #[tokio::test(start_paused = true)]
@@ -284,7 +284,7 @@ async fn whoever_keeps_changing_a_status_is_answered_once_a_second() {
     world.end().await;
 }
 
-/// The last report is of the spec before, and must not be written as if it were of this one.
+/// The last report is of the old spec, and must not be written as if it were of the new one.
 #[tokio::test(start_paused = true)]
 async fn a_new_spec_is_reported_on_when_the_brain_has_looked() {
     let mut world = World::new();
@@ -301,7 +301,7 @@ async fn a_new_spec_is_reported_on_when_the_brain_has_looked() {
     world.end().await;
 }
 
-/// A batch of nothing would make the next change wait for its pause.
+/// An empty batch would make the next change wait for its pause.
 #[tokio::test(start_paused = true)]
 async fn an_own_write_makes_nothing_due() {
     let mut world = World::new();

@@ -1,10 +1,10 @@
-//! What the group has, for the API server and for clients.
+//! The discovery documents of the group, for the API server and for clients.
 
 use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Reply;
 use serde_json::{Value, json};
 
-/// The form in which API servers ask for everything at once.
+/// The media type by which API servers ask for everything at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const SUMMARY: &str = "PendingWorkloadsSummary";
 
@@ -14,7 +14,7 @@ const PARENTS: [(&str, &str, &str, bool); 2] = [
     ("localqueues", "localqueue", "LocalQueue", true),
 ];
 
-/// `/apis`: the list of groups, or everything at once for who asks so.
+/// `/apis`: the list of groups, or everything at once if `accept` asks for that.
 pub(super) fn groups(accept: &str) -> Reply {
     let whole = accept
         .split(',')

@@ -1,4 +1,4 @@
-//! The shapes of the group for `kubectl explain` and for the API server, which publishes them as its own.
+//! The schemas of the group for `kubectl explain` and for the API server, which publishes them as its own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -30,7 +30,7 @@ pub(super) fn v3_of(version: &str, known: &str) -> Reply {
     tagged(&document_v3(version), known)
 }
 
-/// 304 for who has it already.
+/// 304 for a client that has this document already.
 fn tagged(document: &Value, known: &str) -> Reply {
     let etag = format!("\"{}\"", tag(document));
     let unchanged = known.split(',').any(|known| known.trim() == etag);
@@ -102,7 +102,7 @@ fn document_v3(version: &str) -> Value {
     })
 }
 
-/// Where a queue lives.
+/// Where a queue is in the API.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Cluster,

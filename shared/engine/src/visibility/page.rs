@@ -1,4 +1,4 @@
-//! Which part of a list is wanted.
+//! The requested part of a list.
 
 /// *Source*: `spec/api.md API-15`.
 const LIMIT_DEFAULT: usize = 1000;
@@ -8,16 +8,16 @@ const LIMIT_MAX: usize = 100_000;
 /// A part of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
-    /// How many are left out at the beginning.
+    /// How many items are left out at the beginning.
     pub(super) offset: usize,
-    /// How many are wanted.
+    /// How many items are wanted.
     pub(super) limit: usize,
 }
 
 impl Page {
-    /// Reads `limit` and `offset` of a query; other parameters are none of ours. The first of each counts.
+    /// Reads `limit` and `offset` of a query and ignores other parameters. The first value of each counts.
     ///
-    /// *Errors*: a sentence about the one that is not a whole number.
+    /// *Errors*: a sentence about the value that is not a whole number.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let limit = match number(query, "limit")? {
             0 => LIMIT_DEFAULT,
@@ -27,7 +27,7 @@ impl Page {
         Ok(Self { offset, limit })
     }
 
-    /// How far into the list the page reaches.
+    /// The index after the page's last item.
     pub(super) fn end(self) -> usize {
         self.offset.saturating_add(self.limit)
     }

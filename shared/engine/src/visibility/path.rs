@@ -1,10 +1,10 @@
-//! What a path asks for, and what right that takes.
+//! The resource that a path names, and the right that it needs.
 
 use http::{Method, Uri};
 use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Question;
 
-/// What is asked for.
+/// The requested resource.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/apis`
@@ -19,21 +19,21 @@ pub(super) enum Target {
     OpenApiV3,
     /// `/openapi/v3/apis/GROUP/VERSION`
     OpenApiV3Of(&'static str),
-    /// The workloads that wait.
+    /// Pending workloads.
     Pending {
-        /// Version.
+        /// API version.
         version: &'static str,
-        /// Whose.
+        /// The queue.
         of: Of,
     },
     /// Anything else.
     Unknown,
 }
 
-/// Whose workloads.
+/// The queue whose workloads are requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// All of a ClusterQueue.
+    /// All workloads of a ClusterQueue.
     ClusterQueue(String),
     /// Those that came through a LocalQueue.
     LocalQueue {
@@ -54,7 +54,7 @@ impl Of {
     }
 }
 
-/// Takes a path apart.
+/// Parses a path.
 pub(super) fn parse(path: &str) -> Target {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
@@ -90,7 +90,7 @@ fn known(version: &str) -> Option<&'static str> {
     VERSIONS.into_iter().find(|known| *known == version)
 }
 
-/// What somebody who uses this path wants to do.
+/// The access question for a user of this path.
 pub(super) fn question(method: &Method, uri: &Uri) -> Question {
     let Target::Pending { version, of } = parse(uri.path()) else {
         return Question::of_path(method, uri);

@@ -1,5 +1,5 @@
-//! Asks the API server who somebody is and what they may do; learns how its front proxy proves itself; and tells it by which
-//! authority our own certificate is signed.
+//! Token and access reviews by the API server; the certificate authority of its front proxy; and the registration of our own
+//! authority with it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,22 +27,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::leader::Leadership;
 
-/// How often what the cluster publishes, and our registration, are looked at.
+/// How often the cluster's published settings and our registration are checked.
 const LOOK: Duration = Duration::from_secs(15);
-/// Pauses after failures, the first and the longest. *Why* so long: where the visibility API is not installed the right is missing
-/// for good, and a fleet would ask for nothing but refusals.
+/// Pauses after failures, the first and the longest. *Why* so long: where the visibility API is not installed the right is
+/// missing for good, and all processes would only ask for refusals.
 const RETRY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_mins(1));
-/// Where the cluster publishes how its front proxy proves itself.
+/// Where the cluster publishes the authority of its front proxy.
 const PUBLISHED: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
-/// What to do when one of these questions is refused.
+/// The remedy when one of these reviews is refused.
 const REVIEWER: &str = "the right to ask is in deploy/visibility/visibility.yaml";
 
-/// The questions of a guard, asked with this client.
+/// The reviews for a guard, sent with this client.
 pub(crate) fn of(client: &Client) -> Reviews {
-    let who = Asker::new(client, "who asks the visibility API", "TokenReview");
+    let who = Asker::new(client, "the user of a visibility request", "TokenReview");
     let whether = Asker::new(
         client,
-        "whether somebody may ask the visibility API",
+        "the rights of a user of the visibility API",
         "SubjectAccessReview",
     );
     Reviews {
@@ -51,14 +51,14 @@ pub(crate) fn of(client: &Client) -> Reviews {
     }
 }
 
-/// Asks one sort of question.
+/// Sends one kind of review.
 #[derive(Clone)]
 struct Asker {
     client: Client,
-    /// What is to be found out, and by what.
+    /// The purpose and the resource of the review.
     what: &'static str,
     kind: &'static str,
-    /// Why it was not answered. *Why* shared: everybody's questions fail for the same reason, and each is one line of log.
+    /// The last failure. *Why* shared: all reviews fail for the same reason, and one line of log is enough.
     trouble: Arc<Mutex<Trouble>>,
 }
 
@@ -171,7 +171,7 @@ async fn ask_whether(asker: Asker, caller: Caller, question: Question) -> Result
     })
 }
 
-/// Keeps the guard's trust and our registration in order until `stop`.
+/// Keeps the guard's trust and our registration up to date until `stop`.
 pub(super) async fn follow(
     client: Client,
     config: Arc<Config>,
@@ -229,7 +229,7 @@ async fn once(
     Ok(())
 }
 
-/// Puts our authority into those of our registrations that exist and are to be checked at all.
+/// Puts our authority into those of our registrations that exist and do not skip TLS verification.
 async fn register(client: &Client, config: &Config) -> Result<(), String> {
     let services: Api<APIService> = Api::all(client.clone());
     let mut authority = None;
@@ -265,7 +265,7 @@ async fn register(client: &Client, config: &Config) -> Result<(), String> {
         }
         match write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await {
             Written::Done(_) => tracing::info!(apiservice = name, "registered our authority"),
-            // Why: taken away between the look and the write; the next look sees it.
+            // Why no error: it was deleted or changed between the read and the write; the next check sees it.
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
                 return Err(format!("changing APIService {name} failed: {why}"));

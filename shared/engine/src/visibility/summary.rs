@@ -1,4 +1,4 @@
-//! The list of what waits, as the API shows it.
+//! The list of pending workloads, as the API shows it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct Placed<'a> {
     in_local_queue: usize,
 }
 
-/// `entries` must begin with the first of the queue.
+/// `entries` must begin with the first entry of the queue.
 fn placed(entries: &[PendingEntry]) -> impl Iterator<Item = Placed<'_>> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     entries.iter().enumerate().map(move |(in_cluster_queue, entry)| {

@@ -211,7 +211,7 @@ async fn an_item_has_the_fields_of_the_reference() {
         uid: "u".to_owned(),
         ..OwnerReference::default()
     };
-    // The second one has a successor of the same name: its owner is not shown.
+    // The second Job was replaced by one of the same name, so its owner is not shown.
     for (name, uid) in [("one", "uid-one"), ("two", "successor")] {
         let mut workload = Workload::new(name, WorkloadSpec::default());
         workload.metadata.namespace = Some("a".to_owned());
@@ -293,7 +293,7 @@ async fn discovery_names_both_versions_and_both_subresources() {
     );
 }
 
-/// Every reference in a document leads somewhere, and no operation has the name of another.
+/// Every reference in a document resolves, and no two operations have the same name.
 #[tokio::test]
 async fn shapes_are_complete() {
     fn references(value: &Value, found: &mut Vec<String>) {

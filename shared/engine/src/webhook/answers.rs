@@ -1,4 +1,4 @@
-//! What handlers of all kinds share: reading objects of a request, and answering with problems.
+//! Shared by handlers of all kinds: reading the objects of a request, and answering with problems.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 /// A request for admission.
 pub(super) type Request = AdmissionRequest<DynamicObject>;
 
-/// Lets everything through as it is.
+/// Allows everything unchanged.
 pub(super) fn unchanged() -> AdmissionHandler {
     Arc::new(|request| allowed(&request))
 }
 
-/// Lets everything through as it is, and tells who makes a job of this kind for a queue that nobody here holds it for one.
+/// Allows everything unchanged, and warns the user that no process here manages this kind, if the new job names a queue.
 pub(super) fn unheeded(kind: &'static str) -> AdmissionHandler {
     Arc::new(move |request| {
         let text = format!(
@@ -28,7 +28,7 @@ pub(super) fn unheeded(kind: &'static str) -> AdmissionHandler {
     })
 }
 
-/// The same answer, with a warning if the request makes an object that names a queue.
+/// The same answer, with a warning if the request creates an object that names a queue.
 pub(super) fn warned(mut answer: AdmissionResponse, request: &Request, why: &str) -> AdmissionResponse {
     let labels = request
         .object
@@ -65,7 +65,7 @@ pub(super) fn value(object: Option<&DynamicObject>) -> Option<Value> {
     object.and_then(|object| serde_json::to_value(object).ok())
 }
 
-/// Whether the object is on its way out. Nobody can mend its fields any more, it only loses finalizers.
+/// Whether the object is being deleted. Its fields need no correction any more; it only loses finalizers.
 pub(super) fn is_leaving(request: &Request) -> bool {
     let object = request.object.as_ref();
     object.is_some_and(|object| object.metadata.deletion_timestamp.is_some())

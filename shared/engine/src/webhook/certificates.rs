@@ -1,13 +1,13 @@
-//! Certificates of the webhook server: made here, kept in a Secret and renewed in time, or read from the files that
-//! somebody else keeps; and known to the API server.
+//! Certificates of the webhook server, and their registration with the API server. They are made here, kept in a Secret and
+//! renewed in time, or read from files that the administrator's tool provides.
 //!
-//! Conversions are registered at once, because the caches cannot be filled while stored objects need them; admission when the
-//! caches are filled.
+//! Conversion webhooks are registered at once, because the caches cannot be filled while stored objects need conversion.
+//! Admission webhooks are registered when the caches are filled.
 //!
-//! Of several replicas the leader makes them and makes them known; the others read the Secret and serve with it.
+//! Of several replicas the leader makes and registers the certificates; the others read the Secret and serve with it.
 //!
-//! Invariant: the API server trusts a new authority before a certificate of it is served, because the bundle that is
-//! registered always holds both the new and the old one.
+//! Invariant: the API server trusts a new authority before a certificate of it is served, because the registered bundle always
+//! holds both the new and the old one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,22 +44,21 @@ use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 use crate::leader::Leadership;
 
-/// How often certificates and registrations are looked at.
+/// How often certificates and registrations are checked.
 const LOOK: Duration = Duration::from_mins(1);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// Registrations are looked at with every so many looks at the files, unless the files changed.
+/// Registrations are checked at every n-th check of the files, unless the files changed.
 const LOOKS_PER_REGISTRATION: u32 = 6;
 /// Pause after a definition was missing or could not be written.
 const DEFINITIONS_RETRY: Duration = Duration::from_secs(5);
-/// Pause between attempts to see our own webhook answer.
+/// Pause between attempts to reach our own webhook.
 const PROBE: Duration = Duration::from_millis(50);
-/// Attempts to see our own webhook answer before saying why it does not.
+/// Attempts to reach our own webhook before the reason is logged.
 const PROBES_MAX: u32 = 200;
-/// Who writes the configurations, in server-side apply.
+/// The field manager of the configurations in server-side apply.
 const MANAGER: &str = "roadstead";
 
-/// See the module.
 pub(crate) struct Certificates {
     pub(crate) client: Client,
     pub(crate) config: Arc<Config>,
@@ -77,20 +76,20 @@ struct Progress {
     definitions: Definitions,
     /// Follows the files, when certificates come from files.
     files: Option<Follower>,
-    /// How often the files were looked at.
+    /// How often the files were checked.
     looks: u32,
-    /// The authorities with which the API server has been seen to call us.
+    /// The authorities with which the API server has been seen to call our webhook.
     answered: Option<Authorities>,
-    /// Why files were not taken over, so that an earlier certificate is served on.
+    /// Why new files were not accepted, so that the earlier certificate is still served.
     kept: Trouble,
 }
 
-/// Authorities in PEM; none when somebody else makes them known.
+/// Authorities in PEM; none when another tool registers them.
 #[derive(PartialEq, Eq)]
 struct Authorities(Option<String>);
 
 impl Certificates {
-    /// Keeps certificates and registrations in order until `stop`.
+    /// Keeps certificates and registrations up to date until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let files = || Follower::new(&self.config.webhook.cert_dir, self.slot.clone());
         let mut trouble = Trouble::default();
@@ -123,7 +122,7 @@ impl Certificates {
                     }
                 };
                 let soon = async {
-                    // Why: admission is registered as soon as the caches are filled, not at the next look.
+                    // Why: admission is registered as soon as the caches are filled, not at the next check.
                     if progress.answered.is_none() && !filled.is_true() {
                         filled.wait().await;
                     } else {
@@ -144,7 +143,7 @@ impl Certificates {
         }
     }
 
-    /// One look at everything, and how long to wait for the next.
+    /// Checks everything once; returns how long to wait for the next check.
     async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
         let (authorities, key) = match &mut progress.files {
             Some(files) => match self.read(files).await {
@@ -155,7 +154,7 @@ impl Certificates {
                     (Authorities(authorities), None)
                 }
                 Err(why) if self.slot.is_filled() => {
-                    // Why not an error: what was read before is served on; perhaps the files are just being written.
+                    // Why not an error: the last certificate is still served; perhaps the files are just being written.
                     if progress.kept.is_news(&why) {
                         tracing::warn!(
                             "the new files of the webhook certificate cannot be used, so the earlier certificate is served on until it \
@@ -181,7 +180,7 @@ impl Certificates {
         if progress.files.is_some() {
             pause = FILES_POLL_WAIT;
             progress.looks = progress.looks.wrapping_add(1);
-            // Why: files are cheap to look at, registrations are not.
+            // Why: files are cheap to check, registrations are not.
             if progress.answered.as_ref() == Some(&authorities)
                 && !progress.looks.is_multiple_of(LOOKS_PER_REGISTRATION)
             {
@@ -208,7 +207,7 @@ impl Certificates {
         if !filled.is_true() {
             return Ok(pause);
         }
-        // Why only then: any replica may answer, and the leader has seen it.
+        // Why only then: any replica may answer, and the leader has seen the answer.
         if leads && progress.answered.as_ref() != Some(&authorities) {
             self.see_it_answer().await?;
             progress.answered = Some(authorities);
@@ -217,7 +216,7 @@ impl Certificates {
         Ok(pause)
     }
 
-    /// Takes over the files if they changed; the authorities to register.
+    /// Reads the files if they changed; returns the authorities to register.
     async fn read(&self, files: &mut Follower) -> Result<Option<String>, String> {
         let folder = self.config.webhook.cert_dir.display();
         let explain = |error| format!("webhook.certDir {folder}: {}", with_cause(&error));
@@ -258,8 +257,8 @@ impl Certificates {
         }
     }
 
-    /// The bundle of the Secret, renewed when it is due; a new one when there is none or it is damaged. Who does not lead takes it as
-    /// it is, or has none yet.
+    /// The bundle of the Secret, renewed when it is due; a new one when there is none or it is damaged. A replica that does not
+    /// lead takes the bundle as it is, or has none yet.
     async fn bundle(&self, names: &[String]) -> Result<Option<Bundle>, String> {
         let name = &self.config.cert_management.webhook_secret_name;
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.config.namespace);
@@ -304,8 +303,8 @@ impl Certificates {
         } else {
             api.create(&PostParams::default(), &secret).await
         };
-        // Why the failure counts: a certificate that only we know would be another one after a restart, and two replicas
-        // would serve two authorities of which one is registered.
+        // Why the failure counts: a certificate that is not stored would be replaced after a restart, and two replicas would
+        // serve two authorities of which only one is registered.
         written.map(|_| Some(fresh)).map_err(|error| {
             format!(
                 "storing Secret {}/{name} failed: {}",
@@ -347,7 +346,7 @@ impl Certificates {
         user_info?.username
     }
 
-    /// Creates a job in dry-run until it comes back held: the API server needs a moment to take a registration in.
+    /// Creates a job in dry-run until it comes back held: the API server needs a moment to apply a registration.
     async fn see_it_answer(&self) -> Result<(), String> {
         let kind = self.kinds.iter().find(|kind| kind.kind() == &rows::JOB);
         let (Some(kind), true) = (kind, self.config.roadstead.webhook.manage_configurations) else {
@@ -371,7 +370,7 @@ impl Certificates {
             match api.create(&params, &job).await {
                 Ok(answer) if answer.data.pointer("/spec/suspend") == Some(&json!(true)) => return Ok(()),
                 Ok(_) => "the API server does not call them yet".clone_into(&mut last),
-                // Why: without the right to create jobs this cannot be seen; the registration itself has succeeded.
+                // Why: without the right to create jobs this cannot be tested; the registration itself has succeeded.
                 Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
                 Err(error) => last = write::describe(&error),
             }

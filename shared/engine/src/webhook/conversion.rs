@@ -9,8 +9,8 @@ use roadstead_convert::versions;
 use roadstead_serve::webhook::{ConversionHandler, conversion_failed};
 use serde_json::Value;
 
-/// The handler for [`roadstead_serve::webhook::CONVERT_PATH`]: all objects of a review in order, or, if one has no form in
-/// the version, none and a message that names that object.
+/// The handler for [`roadstead_serve::webhook::CONVERT_PATH`]. It converts all objects of a review in order. If one cannot be
+/// converted, it returns none and a message that names that object.
 pub fn handler() -> ConversionHandler {
     Arc::new(convert)
 }
@@ -33,7 +33,7 @@ fn convert(mut request: ConversionRequest) -> ConversionResponse {
     ConversionResponse::for_request(request).success(converted)
 }
 
-/// What an object is called, kept for messages because the conversion takes the object.
+/// The name of an object, kept for messages because the conversion consumes the object.
 struct Name([String; 3]);
 
 impl Name {
@@ -57,7 +57,7 @@ impl Name {
         );
         let mut cause = std::error::Error::source(error);
         while let Some(why) = cause {
-            // Invariant: writing to a text does not fail.
+            // Invariant: writing to a string does not fail.
             let _ = write!(text, ": {why}");
             cause = why.source();
         }
@@ -124,7 +124,7 @@ mod tests {
             );
             assert_eq!(answer.converted_objects, Vec::<Value>::new());
             let message = &answer.result.message;
-            // A version that nobody knows is told of the first object already.
+            // An unknown version is reported with the first object.
             assert!(
                 message.contains(part) || message.contains("objects[0]"),
                 "{message}"

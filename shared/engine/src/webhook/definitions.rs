@@ -1,6 +1,6 @@
 //! How the API server finds the conversion webhook: address and authority in the definitions of our kinds.
 //!
-//! Invariant: only `spec.conversion` is written, and only when it says something else.
+//! Invariant: only `spec.conversion` is written, and only when it differs.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 use super::registration::Reach;
 
-/// The port of a Service when none is named.
+/// The default port of a Service.
 const HTTPS: i32 = 443;
 /// The definitions of our kinds whose versions a webhook converts: a test holds them to [`roadstead_api::crd::all`].
 ///
-/// Why not taken from there: building all schemas takes more memory than anything else that a process does at its start.
+/// Why not read from there: building all schemas takes more memory than anything else at the start of a process.
 const CONVERTED: [&str; 5] = [
     "clusterqueues.kueue.x-k8s.io",
     "cohorts.kueue.x-k8s.io",
@@ -30,7 +30,7 @@ const CONVERTED: [&str; 5] = [
     "workloads.kueue.x-k8s.io",
 ];
 
-/// Of a definition what is of interest here; the schemas are many times as large.
+/// The needed fields of a definition; the schemas are many times as large.
 #[derive(Deserialize)]
 struct Narrow {
     spec: NarrowSpec,
@@ -41,7 +41,7 @@ struct NarrowSpec {
     conversion: Option<CustomResourceConversion>,
 }
 
-/// The definitions that are to be converted here, and what went wrong with each the last time.
+/// The definitions to convert here, and the last failure of each.
 pub(super) struct Definitions {
     troubles: BTreeMap<&'static str, Option<String>>,
 }
@@ -54,8 +54,7 @@ impl Definitions {
         }
     }
 
-    /// Puts address and authority into each definition that says something else. Troubles are logged once, and the answer is
-    /// whether there was none.
+    /// Puts address and authority into each definition that differs. Failures are logged once; returns whether there was none.
     pub(super) async fn put(&mut self, client: &Client, reach: &Reach, ca_bundle: Option<&str>) -> bool {
         let wanted = wanted(reach, ca_bundle);
         for (name, trouble) in &mut self.troubles {
@@ -74,7 +73,7 @@ impl Definitions {
     }
 }
 
-/// How the API server is told to ask us for conversions.
+/// The client settings by which the API server calls us for conversions.
 fn wanted(reach: &Reach, ca_bundle: Option<&str>) -> WebhookClientConfig {
     let client = reach.client(CONVERT_PATH, ca_bundle);
     WebhookClientConfig {
@@ -119,7 +118,7 @@ async fn put(client: &Client, name: &str, wanted: &WebhookClientConfig) -> Resul
     }
 }
 
-/// Whether a definition is converted by this webhook already. Without an authority of ours any is good.
+/// Whether this webhook converts a definition already. Without an authority of ours, any authority is accepted.
 fn says(conversion: Option<&CustomResourceConversion>, wanted: &WebhookClientConfig) -> bool {
     let Some(conversion) = conversion.filter(|conversion| conversion.strategy == "Webhook") else {
         return false;
@@ -144,7 +143,7 @@ fn says(conversion: Option<&CustomResourceConversion>, wanted: &WebhookClientCon
     trusted && place(found) == place(wanted)
 }
 
-/// A JSON merge patch: what is not wanted is named with null, so that a URL replaces a Service.
+/// A JSON merge patch: unwanted fields are set to null, so that a URL replaces a Service.
 fn patch(wanted: &WebhookClientConfig) -> Value {
     let mut client = json!({ "url": wanted.url, "service": wanted.service });
     if let (Some(ca_bundle), Some(client)) = (&wanted.ca_bundle, client.as_object_mut()) {

@@ -7,7 +7,7 @@ use roadstead_kubeio::latest::Follower;
 
 use crate::caches::{Caches, unlisted};
 
-/// See the module.
+/// Tells whether every cache has been filled once.
 pub(super) struct Filled {
     healths: Vec<(String, Follower<Health>)>,
     seen: AtomicBool,
@@ -21,7 +21,7 @@ impl Filled {
         }
     }
 
-    /// Whether every cache has been listed. It stays true when a watch breaks later: what was known then still counts.
+    /// Whether every cache has been listed. It stays true when a watch breaks later: the cached objects still count.
     pub(super) fn is_true(&self) -> bool {
         if self.seen.load(Ordering::Relaxed) {
             return true;
@@ -38,7 +38,7 @@ impl Filled {
         unlisted::names(&self.healths)
     }
 
-    /// Waits for it.
+    /// Waits until every cache has been listed.
     pub(super) async fn wait(&self) {
         for (_, health) in &self.healths {
             health.clone().wait_for(|health| *health == Health::Live).await;

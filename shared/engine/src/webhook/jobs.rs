@@ -37,7 +37,7 @@ pub(super) fn handlers(
     )
 }
 
-/// Refuses until the caches are filled: an answer from empty ones would let jobs slip by that must be held.
+/// Refuses until the caches are filled: an answer from empty caches would start jobs that must be held.
 fn once_filled(
     filled: &Arc<Filled>,
     answer: impl Fn(&Request) -> AdmissionResponse + Send + Sync + 'static,
@@ -52,11 +52,11 @@ fn once_filled(
     })
 }
 
-/// Why without what the API server says: whoever makes a job need not know what this process may do.
+/// Why without the API server's words: a user who creates a job need not know the rights of this process.
 fn not_yet(unlisted: &[String]) -> String {
     format!(
-        "what is decided about jobs is still being read after a start, and {} cannot be listed yet; try again in a moment; if this \
-         stays, the administrator finds the reason in the log and the readiness of this webhook's process",
+        "this webhook's process is still reading the cluster after its start, and {} cannot be listed yet; try again in a moment; \
+         if this persists, the administrator finds the reason in the log and the readiness of the process",
         unlisted.join(", ")
     )
 }
@@ -163,7 +163,7 @@ fn default_queue(caches: &Caches, namespace: &str) -> Presence {
 /// Where the jobs of a queue run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// On the cluster itself.
+    /// On this cluster itself.
     Here,
     /// On the workers of a MultiKueue check.
     Workers,
@@ -190,7 +190,7 @@ fn way_of(caches: &Caches, queue: &ClusterQueue) -> Way {
     way
 }
 
-/// Whether there are ClusterQueues and each leads to workers, so that a queue that is made later most likely does too.
+/// Whether there are ClusterQueues and each leads to workers, so that a queue created later most likely does too.
 ///
 /// Why: tools that apply a whole folder create a job before its queue, and `spec.managedBy` cannot be set later.
 fn all_lead_to_workers(caches: &Caches) -> bool {
@@ -198,9 +198,9 @@ fn all_lead_to_workers(caches: &Caches) -> bool {
     !all.is_empty() && all.iter().all(|queue| way_of(caches, queue) == Way::Workers)
 }
 
-/// The search for an ancestor that a queue holds, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
+/// Searches for an ancestor that is queued, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
 ///
-/// *Errors*: that cannot be told; a sentence for its user.
+/// *Errors*: it cannot be determined; a sentence for its user.
 fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     match ancestors::top(caches, object) {
         Ok(Some(_)) => Ok(Owner::ManagedAncestor),
@@ -217,12 +217,13 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     }
 }
 
-/// Whether the integration of a kind is on for more than what objects of another kind make. *Source*: `spec/jobs.md 4.1`.
+/// Whether the integration of a kind is on for all its objects, not only for those made by another kind. *Source*: `spec/jobs.md
+/// 4.1`.
 fn is_ours(kind: &dyn JobKind, config: &Config, object: &DynamicObject) -> bool {
     parents::is_listed(config, kind.kind()) || parents::said(object).is_some()
 }
 
-/// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
+/// Whether the selectors of `integrations.podOptions` select a pod; other kinds have none.
 fn is_looked_at(kind: &dyn JobKind, caches: &Caches, config: &Config, object: &DynamicObject) -> bool {
     if !is_ours(kind, config, object) {
         return false;
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Queues of this cluster, as their owners wrote them: by name, with the checks of each.
+    /// Queues of this cluster as administrators wrote them: by name, with the checks of each.
     fn with_queues(queues: &[(&str, &[&str])]) -> Caches {
         let caches = Caches::new(&roadstead_jobs::registry());
         let check = |name: &str, controller: &str| json!({"metadata": {"name": name}, "spec": {"controllerName": controller}});
@@ -357,7 +358,7 @@ mod tests {
         ])));
     }
 
-    /// Whose it is decides whether it is held, so it is asked again in a moment.
+    /// The owner decides whether the job is held, so the request is refused and tried again in a moment.
     ///
     /// Spec: safety F26
     #[test]
@@ -379,7 +380,7 @@ mod tests {
         assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
     }
 
-    /// Which integrations are listed, and what is answered about a new pod of a `StatefulSet`: its annotations, or why it is refused.
+    /// Which integrations are listed, and the answer about a new pod of a `StatefulSet`: its annotations, or why it is refused.
     #[expect(clippy::unwrap_in_result, reason = "the error is what is tested")]
     fn filled_in(
         frameworks: &str,

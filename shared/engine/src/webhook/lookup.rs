@@ -1,8 +1,8 @@
-//! Reads what a new job's answer depends on and no cache holds yet: its LocalQueue, the ClusterQueue of that, its checks, and
-//! what owns it.
+//! Reads the objects that the answer about a new job needs and that no cache holds yet: its LocalQueue, that queue's
+//! ClusterQueue, its checks, and the job's owners.
 //!
-//! Why: who applies queues and jobs in one breath is faster than any watch, `spec.managedBy` can only be set when the job is
-//! created, and a job that lacks it can never be dispatched. What is cached, the usual case, costs no request.
+//! Why: a user who applies queues and jobs together is faster than any watch. `spec.managedBy` can only be set when the job is
+//! created, and a job without it can never be dispatched. If everything is cached, the usual case, no request is sent.
 //!
 //! *Source*: `spec/multikueue.md 1.8`.
 
@@ -28,7 +28,6 @@ use crate::caches::Caches;
 /// How long reading may take; the API server waits ten seconds for the whole answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// See the module.
 #[derive(Clone)]
 pub(super) struct Lookup {
     pub(super) client: Client,
@@ -39,7 +38,7 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// What comes before the answer about a job of this kind. Queues matter only to kinds that can say who manages them.
+    /// The preparation of an answer about a job of this kind. Queues matter only to kinds that have `spec.managedBy`.
     pub(super) fn preparation(&self, kind: &dyn JobKind, config: &Config) -> Preparation {
         let dispatched =
             kind.kind().managed_by.is_some() && config.feature_gates.enabled(FeatureGate::MultiKueue);
@@ -52,7 +51,7 @@ impl Lookup {
                 .filter(|job| !job.owner_references().is_empty());
             let lookup = lookup.clone();
             Box::pin(async move {
-                // Why nothing before they are filled: the job is refused then, whatever its queue.
+                // Why nothing before the caches are filled: the job is refused then, whatever its queue.
                 if !lookup.filled.is_true() {
                     return Ok(());
                 }
@@ -67,7 +66,7 @@ impl Lookup {
         })
     }
 
-    /// Reads what owns a job. What is wrong with its owners is answered from what is known then.
+    /// Reads the owners of a job. Faults of the owners are answered later, from the caches.
     ///
     /// *Errors*: which owner cannot be read, and why.
     async fn owners(&self, job: &DynamicObject) -> Result<(), String> {
@@ -82,7 +81,7 @@ impl Lookup {
         }
     }
 
-    /// *Errors*: an object cannot be read, with which one and why.
+    /// *Errors*: which object cannot be read, and why.
     async fn read(&self, local: &Key) -> Result<(), String> {
         let read = tokio::time::timeout(TIME_MAX, self.queue(local))
             .await
@@ -97,10 +96,10 @@ impl Lookup {
                 self.troubles.ends(local);
             }
             Err(why) => {
-                // Why not for each: as long as that lasts every job of the queue is refused.
+                // Why not for each job: while the failure lasts, every job of the queue is refused.
                 if self.troubles.is_news(local.clone(), why) {
                     tracing::warn!(
-                        "a job was refused, and others of its queue are too as long as this lasts: {why}"
+                        "a job was refused, and all jobs of its queue are refused while this lasts: {why}"
                     );
                 }
             }

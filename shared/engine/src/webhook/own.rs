@@ -62,7 +62,7 @@ fn validating<K: Resource<DynamicType = ()> + DeserializeOwned + Debug + 'static
             .into_iter()
             .flatten()
         {
-            // Why: no rule is about them, and they are half of what is read again below.
+            // Why: no rule is about them, and they are half of what is parsed again below.
             object.metadata.managed_fields = None;
         }
         check(&request, rules, &config.feature_gates)
@@ -91,12 +91,12 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
         Some(Ok(new)) => new,
         Some(Err(error)) => return denied(request, &format!("the {known} cannot be read: {error}")),
     };
-    // Why an unreadable old one counts as none: what is stored cannot be mended but by the new one.
+    // Why an unreadable old object counts as none: only the new one can repair it.
     let old = value(request.old_object.as_ref()).and_then(|old| serde_json::from_value(old).ok());
     unless(request, &rules(old.as_ref(), &new, gates))
 }
 
-/// Whether the users of `AppWrappers` are asked about: `appwrapper.userRBACAdmissionCheck`.
+/// Whether the rights of users of `AppWrappers` are checked: `appwrapper.userRBACAdmissionCheck`.
 pub(super) fn asks_for_users(config: &Config) -> bool {
     let section = config.roadstead.app_wrapper.as_ref();
     section
@@ -104,7 +104,7 @@ pub(super) fn asks_for_users(config: &Config) -> bool {
         .unwrap_or(true)
 }
 
-/// Gives an `AppWrapper` without a queue label the queue that the configuration names for those; an empty label counts as one.
+/// Gives an `AppWrapper` without a queue label the configured default queue; an empty label counts as none.
 ///
 /// *Source*: `spec/appwrapper.md 3.2`.
 pub(super) fn default_queue(config: &Config, meta: &mut ObjectMeta) {
@@ -117,9 +117,9 @@ pub(super) fn default_queue(config: &Config, meta: &mut ObjectMeta) {
     }
 }
 
-/// Writes down who submits an `AppWrapper`.
+/// Records the user who submits an `AppWrapper`.
 ///
-/// Unlike the anchor: a copy says who submitted it to the manager (`spec/appwrapper.md` N-24).
+/// Unlike the anchor: a copy names the user who submitted it to the manager (`spec/appwrapper.md` N-24).
 pub(super) fn submitter(config: &Config, request: &Request, meta: &mut ObjectMeta) {
     let user = &request.user_info;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -129,7 +129,7 @@ pub(super) fn submitter(config: &Config, request: &Request, meta: &mut ObjectMet
     }
 }
 
-/// What is wrong with an `AppWrapper` besides what may be wrong with any job.
+/// Problems of an `AppWrapper` beyond those of any job.
 pub(super) fn wrapper_problems(config: &Config, request: &Request) -> Vec<Problem> {
     let section = config.roadstead.app_wrapper.as_ref();
     let most = section
@@ -146,7 +146,7 @@ pub(super) fn wrapper_problems(config: &Config, request: &Request) -> Vec<Proble
     }
 }
 
-/// Adds what is probably not meant to the answer about a new `AppWrapper`. *Source*: `spec/appwrapper.md N-8`.
+/// Warns about probable mistakes in a new `AppWrapper`. *Source*: `spec/appwrapper.md N-8`.
 pub(super) fn hinted(mut answer: AdmissionResponse, request: &Request) -> AdmissionResponse {
     if let (Operation::Create, Some(object)) = (&request.operation, &request.object) {
         let warnings = roadstead_convert::appwrapper::warnings(&object.metadata, &object.data);

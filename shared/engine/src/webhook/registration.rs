@@ -1,6 +1,6 @@
 //! The webhook configurations by which the API server finds us.
 //!
-//! Invariant: one set of configurations, under the names that people know, is all that is written.
+//! Invariant: only one set of configurations is written, under the documented names.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -16,14 +16,14 @@ use roadstead_jobs::JobKind;
 use roadstead_kinds::{Kind, Members, rows};
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
-/// The version in which objects come, whatever version they were written in.
+/// The version in which the API server sends objects, whatever version they were written in.
 pub(super) const VERSION: &str = "v1beta2";
-/// How the names of users begin that are service accounts, which no person is.
+/// The prefix of the user names of service accounts, which no human user has.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// How the names of the accounts begin that `roadstead cluster join` makes for managers.
+/// The prefix of the accounts that `roadstead cluster join` creates for managers.
 const ACCOUNTS: &str = "roadstead-";
 
-/// How the names of all users begin that are managers, whose accounts are in this namespace.
+/// The prefix of the user names of all managers, whose accounts are in this namespace.
 pub(super) fn managers(namespace: &str) -> String {
     format!("{SERVICE_ACCOUNT}{namespace}:{ACCOUNTS}")
 }
@@ -46,8 +46,8 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// How the API server is told to call us under `path`, trusting these authorities (PEM); without any, those that somebody
-    /// else injects or the machine knows.
+    /// The settings by which the API server calls us under `path`, trusting these authorities (PEM). Without any, it trusts those
+    /// that another tool injects or the machine knows.
     pub(super) fn client(&self, path: &str, ca_bundle: Option<&str>) -> WebhookClientConfig {
         let ca_bundle = ca_bundle.map(|pem| ByteString(pem.as_bytes().to_vec()));
         match self {
@@ -79,21 +79,21 @@ pub(super) enum Queues {
     Any,
 }
 
-/// What goes into the configurations.
+/// The inputs of the configurations.
 pub(super) struct Registration<'a> {
     /// Kinds whose integration is enabled.
     pub(super) kinds: &'a [&'static dyn JobKind],
-    /// Where we are.
+    /// The address of our webhooks.
     pub(super) reach: &'a Reach,
     /// Which jobs are held.
     pub(super) queues: Queues,
-    /// The authorities to trust, PEM; `None` when somebody else injects them.
+    /// The authorities to trust, PEM; `None` when another tool injects them.
     pub(super) ca_bundle: Option<&'a str>,
     /// Our own namespace, whose jobs are left alone.
     pub(super) namespace: &'a str,
     /// Our own user, whose writes of Workloads need no check.
     pub(super) own_user: Option<&'a str>,
-    /// Where the accounts are that managers have here; what they write was checked by the manager's own webhooks.
+    /// The namespace of the managers' accounts here; the manager's own webhooks have checked what they write.
     pub(super) accounts: &'a str,
 }
 
@@ -109,8 +109,8 @@ impl Registration<'_> {
         }
     }
 
-    /// Unlike the anchor: of pods only those that name a queue are looked at, unless all are to be held. So no other pod of the
-    /// cluster waits for an answer of ours.
+    /// Unlike the anchor: only pods that name a queue are reviewed, unless all are to be held. So no other pod of the cluster
+    /// waits for our answer.
     fn of_ours(&self, api: &Api) -> Option<LabelSelector> {
         let is_asked = api.kind == rows::POD.kind && self.queues == Queues::Named;
         is_asked.then(|| LabelSelector {
@@ -134,8 +134,8 @@ impl Registration<'_> {
         }]
     }
 
-    /// Unlike the anchor: copies that a manager of ours puts on its worker are not reviewed again, with four calls for each
-    /// job. Not for `AppWrappers`: what is wrapped is checked against the rights of whoever creates it.
+    /// Unlike the anchor: copies that a manager puts on its worker are not reviewed again, which saves four calls for each job.
+    /// `AppWrappers` are reviewed: wrapped resources are checked against the rights of the user who creates them.
     fn not_by_managers(&self, api: &Api) -> Option<MatchCondition> {
         (api.kind != rows::APP_WRAPPER.kind).then(|| MatchCondition {
             name: "not-copies-of-managers".to_owned(),
@@ -146,7 +146,7 @@ impl Registration<'_> {
         })
     }
 
-    /// Each of our own writes would come back to us for a check that cannot fail.
+    /// A review of our own writes cannot fail, so it is skipped.
     fn not_by_us(&self) -> Option<MatchCondition> {
         self.own_user.map(|user| MatchCondition {
             name: "not-our-own-writes".to_owned(),
@@ -154,8 +154,8 @@ impl Registration<'_> {
         })
     }
 
-    /// Which writes of jobs are not looked at: ours, if no person writes as our user, and copies of managers. None of these for
-    /// `AppWrappers`, see [`Self::not_by_managers`].
+    /// Writes of jobs that are not reviewed: our own, if no human user writes as our user, and copies of managers. `AppWrappers`
+    /// have no such exceptions, see [`Self::not_by_managers`].
     fn known_writers(&self, api: &Api) -> Option<Vec<MatchCondition>> {
         let managers = self.not_by_managers(api)?;
         let is_account = self
@@ -173,7 +173,7 @@ impl Registration<'_> {
                 .client(&mutate_path(api.group, api.version, api.kind), self.ca_bundle),
             rules: Some(Self::rule(api.group, api.version, &[api.plural], operations)),
             failure_policy: Some("Fail".to_owned()),
-            // Why: what is written in an older version comes to us in the one we know.
+            // Why: the API server converts an object of an older version to the one we know.
             match_policy: Some("Equivalent".to_owned()),
             side_effects: "None".to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
@@ -203,7 +203,7 @@ impl Registration<'_> {
         }
     }
 
-    /// The job kinds that are looked at.
+    /// The job kinds that are reviewed.
     fn jobs(&self) -> impl Iterator<Item = Api> {
         self.kinds.iter().map(|kind| Api::of(kind.kind()))
     }
@@ -218,7 +218,7 @@ impl Registration<'_> {
         });
         let in_use = [CLUSTER_QUEUE, RESOURCE_FLAVOR].map(|api| self.mutator(&api, &["CREATE"]));
         let workload = MutatingWebhook {
-            // Why: only the smallest counts of pod sets are of interest, and few Workloads have any.
+            // Why: only the minimum counts of pod sets need defaults, and few Workloads have any.
             match_conditions: Some(vec![MatchCondition {
                 name: "has-minimum-counts".to_owned(),
                 expression: "has(object.spec) && has(object.spec.podSets) && object.spec.podSets.exists(s, has(s.minCount))"
@@ -256,18 +256,18 @@ impl Registration<'_> {
     }
 }
 
-/// A name as it may stand between the quotes of an expression.
+/// A name that is safe between the quotes of an expression.
 fn unquoted(name: &str) -> String {
     name.replace(['\\', '\''], "")
 }
 
-/// What is looked at, as its API calls it.
+/// A reviewed kind, with the names of its API.
 struct Api {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
-    /// Which writes are filled in.
+    /// The operations that are mutated.
     operations: &'static [&'static str],
 }
 
@@ -280,7 +280,7 @@ impl Api {
             plural: row.plural,
             operations: match row.members {
                 Members::One | Members::Group => &["CREATE"],
-                // Why: a change of its queue goes to the templates of its pods.
+                // Why updates too: a change of its queue goes to the templates of its pods.
                 Members::WithPods => &["CREATE", "UPDATE"],
             },
         }

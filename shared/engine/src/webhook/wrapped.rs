@@ -1,7 +1,7 @@
-//! Whether the user that creates an `AppWrapper` may create what it wraps. *Source*: `spec/appwrapper.md 3.4`.
+//! Whether the user who creates an `AppWrapper` may create the resources in it. *Source*: `spec/appwrapper.md 3.4`.
 //!
-//! The question is asked where the user is known, that is on the manager. Of a copy that a manager makes on a worker nothing is
-//! asked here: the worker's controller goes by its own list of allowed kinds.
+//! The manager checks this, because the user is known there. A manager's copy on a worker is not checked: the worker's controller
+//! goes by its own list of allowed kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use super::answers::Request;
 
-/// Kinds whose plural is remembered at most.
+/// Limit: kinds whose plural is remembered.
 const KINDS_MAX: usize = 1_000;
-/// The resource that is asked for when the API server does not say what a kind is called: only who may do everything passes.
+/// The resource that is checked when the API server does not give the plural of a kind: only a user with all rights passes.
 const ANY: &str = "*";
 
 /// `apiVersion` and kind.
@@ -47,14 +47,14 @@ pub(super) fn review(client: Client, managers: String) -> Preparation {
     })
 }
 
-/// What is asked about a request.
+/// The rights to check for a request.
 struct Asked {
     user: SubjectAccessReviewSpec,
     namespace: String,
     kinds: Vec<GroupVersionKind>,
 }
 
-/// `None` when nothing is created, or a manager makes a copy.
+/// `None` when nothing is created, or a manager creates a copy.
 fn asked(request: &Request, managers: &str) -> Option<Asked> {
     let user = &request.user_info;
     let name = user.username.clone().unwrap_or_default();
@@ -77,7 +77,7 @@ fn asked(request: &Request, managers: &str) -> Option<Asked> {
     })
 }
 
-/// What a component wraps; `None` for what the rules refuse anyway.
+/// The kind that a component wraps; `None` for components that the rules refuse anyway.
 fn kind(component: &Value) -> Option<Name> {
     let api_version = json::text(component, &["template", "apiVersion"])?;
     let kind = json::text(component, &["template", "kind"])?;
@@ -110,7 +110,7 @@ async fn plural(client: &Client, plurals: &Plurals, kind: &GroupVersionKind) -> 
 }
 
 impl Asked {
-    /// *Errors*: the user may not create it, or the API server did not say.
+    /// *Errors*: the user may not create it, or the API server gave no answer.
     async fn may_create(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! What a pass does after the status is written.
+//! The steps of a pass after the status is written.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::caches::Caches;
 use crate::control;
 
 impl Workloads {
-    /// Writes what must stand on the Workload before its status says so. Gives the object as it is then.
+    /// Writes annotations that must be stored before the status refers to them. Returns the object after that.
     pub(super) async fn annotate(
         &self,
         stored: Arc<Workload>,
@@ -48,7 +48,7 @@ impl Workloads {
         outcome
     }
 
-    /// Switches it off, lets it follow its priority class, lets it go.
+    /// Deactivates the Workload, sets its priority to that of its class, or removes its finalizer.
     pub(super) async fn change_spec(
         &self,
         stored: &Workload,
@@ -69,7 +69,7 @@ impl Workloads {
                 .iter()
                 .filter(|f| *f != finalizers::RESOURCE_IN_USE)
                 .collect();
-            // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
+            // Why the version: a merge patch replaces the whole list, and another client may have added to it.
             let version = self
                 .caches
                 .workloads
@@ -103,7 +103,7 @@ impl Workloads {
         }
     }
 
-    /// Deletes what has been kept long enough.
+    /// Deletes a Workload whose retention time is over.
     pub(super) async fn remove(&self, stored: &Workload, removal: Removal) -> Result<(), Outcome> {
         let deleted = match removal {
             Removal::Nothing => return Ok(()),
@@ -153,9 +153,9 @@ fn is_deleted<K>(answer: Written<K>) -> Result<(), String> {
     }
 }
 
-/// The priority that a Workload must be given, when that is another one than it has.
+/// The priority that a Workload must be given, when it differs from its present one.
 ///
-/// Unlike the anchor: compared on every pass, so that a class that changed while nobody looked is followed too. A remote copy
+/// Unlike the anchor: compared on every pass, so that a change of the class that no process saw is followed too. A remote copy
 /// has the priority that its manager gives it. *Source*: `spec/admission-engine.md 4.4`.
 fn priority(caches: &Caches, stored: &Workload) -> Option<i32> {
     let class = stored.spec.priority_class_ref.as_ref()?;

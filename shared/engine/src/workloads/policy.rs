@@ -1,10 +1,10 @@
-//! What the configuration says about the life of a Workload.
+//! The configuration of a Workload's life.
 
 use jiff::SignedDuration;
 use roadstead_api::config::{Config, FeatureGate, WaitForPodsReady};
 use roadstead_core::lifecycle::{Core, FirstStatus, Orphans, Policy, Retention, WaitForPods, Words};
 
-/// Reads it. *Source*: `spec/api.md API-13, API-14`.
+/// Reads the policy. *Source*: `spec/api.md API-13, API-14`.
 pub(crate) fn policy(config: &Config, core: Core) -> Policy {
     let on = |gate| config.feature_gates.enabled(gate);
     Policy {

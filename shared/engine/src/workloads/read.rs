@@ -1,4 +1,4 @@
-//! What a pass over a Workload needs to know, read from caches.
+//! The facts for a pass over a Workload, read from caches.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) struct Facts {
     cluster_queue: Option<Arc<ClusterQueue>>,
     local_stop: Option<StopPolicy>,
     job: JobFacts,
-    /// When the last pods of the job that are being ended are over at the latest; `None` when that is not waited for.
+    /// When the last terminating pods of the job are over at the latest; `None` when the pass does not wait for that.
     pods_end_by: Option<Timestamp>,
     policy: Policy,
 }
 
 impl Facts {
-    /// What [`roadstead_core::lifecycle::step`] wants to see.
+    /// The input of [`roadstead_core::lifecycle::step`].
     pub(super) fn observed<'a>(
         &'a self,
         workload: &'a Workload,
@@ -50,22 +50,22 @@ impl Facts {
 }
 
 impl Facts {
-    /// What the owner is doing.
+    /// The facts about the owning job.
     pub(super) const fn job(&self) -> &JobFacts {
         &self.job
     }
 
-    /// When to look again because pods of the job must be over by then.
+    /// When to run again because pods of the job must be over by then.
     pub(super) const fn pods_end_by(&self) -> Option<Timestamp> {
         self.pods_end_by
     }
 
-    /// How the process is set up.
+    /// The policy of the process.
     pub(super) const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Whether the job has stopped, as far as it says itself.
+    /// Whether the job has stopped, by its own status.
     pub(super) const fn at_rest(&self) -> bool {
         match &self.job {
             JobFacts::Awaited | JobFacts::Unknown | JobFacts::OwnerGone => true,
@@ -75,7 +75,7 @@ impl Facts {
         }
     }
 
-    /// The same with what the job does in another cluster.
+    /// The same facts, with those of the job in another cluster.
     pub(super) fn there(mut self, there: There) -> Self {
         if let JobFacts::Present {
             reclaimable, ready, ..
@@ -87,7 +87,7 @@ impl Facts {
         self
     }
 
-    /// The same with a job that may have pods.
+    /// The same facts, with a job that may have pods.
     pub(super) const fn running(mut self) -> Self {
         if let JobFacts::Present { active, .. } = &mut self.job {
             *active = true;
@@ -95,7 +95,7 @@ impl Facts {
         self
     }
 
-    /// The same with a job that has stopped.
+    /// The same facts, with a job that has stopped.
     pub(super) fn rested(mut self) -> Self {
         if let JobFacts::Present {
             active, suspended, ..
@@ -108,7 +108,7 @@ impl Facts {
     }
 }
 
-/// Reads them; `None` while it is not known whether its job exists.
+/// Reads the facts; `None` while it is not known whether the job exists.
 pub(super) fn facts(
     caches: &Caches,
     policy: Policy,
@@ -138,8 +138,8 @@ pub(super) fn facts(
     })
 }
 
-/// What the job is doing, and until when at the latest pods of it that are being ended use quota; `None` while its kind is
-/// [`KindState::Unknown`] and it is not among those that were seen.
+/// The facts about the job, and until when its terminating pods use quota at the latest. `None` while its kind is
+/// [`KindState::Unknown`] and the job has not been seen.
 fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFacts, Option<Timestamp>)> {
     let Some((at, uid)) = control::of(caches, stored) else {
         return Some((without_job(stored), None));
@@ -147,11 +147,11 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     let Some(jobs) = caches.jobs.get(at.kind) else {
         return Some((JobFacts::Unknown, None));
     };
-    // Why first: what is listed between the two looks counts.
+    // Why first: objects listed between the two reads must count.
     let state = jobs.state();
     let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
-        // Why: the members of a group that a manager sends here come after its Workload.
+        // Why: a manager sends the members of a group after the group's Workload.
         if matches!(at.key, JobKey::Group(_))
             && control::is_stamped(stored)
             && stored.owner_references().is_empty()
@@ -177,7 +177,7 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
         Pods::AliveUntil(at) => Some(at).filter(|at| now < *at),
         Pods::None | Pods::Ending | Pods::Untold | Pods::Alive => None,
     };
-    // Why: its objects go with it, and what is left of them would be taken for a new job.
+    // Why: the job's objects are deleted with it, and the remaining ones would look like a new job.
     let goes = stored.metadata.deletion_timestamp.is_some() && jobs.kind.ends_with_workload();
     let is_left = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_none();
     let facts = JobFacts::Present {
@@ -191,11 +191,11 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     Some((facts, ends_by))
 }
 
-/// What is known of a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
+/// The facts about a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
 fn without_job(stored: &ApiWorkload) -> JobFacts {
     let (is_owned, said) = (!stored.owner_references().is_empty(), stored.labels());
     if !is_owned && said.contains_key(labels::JOB_UID) {
-        // It was made for a job that is gone and left it behind.
+        // It was created for a job that is gone now.
         JobFacts::OwnerGone
     } else if !is_owned && said.contains_key(labels::MULTIKUEUE_ORIGIN) {
         JobFacts::Awaited

@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::path::pod_template;
 use crate::json;
 
-/// A place in a template from which pods are made.
+/// A pod template in a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSet {
-    /// Where it stands, such as `template.spec.template`.
+    /// The path of the template, such as `template.spec.template`.
     pub path: String,
-    /// How many pods.
+    /// The number of pods.
     pub replicas: i64,
     /// Hints for the placement in a topology. *Source*: `spec/appwrapper.md 1.3`.
     pub annotations: BTreeMap<String, String>,
@@ -29,9 +29,9 @@ const GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 /// The label by which the training operator numbers its pods.
 const TRAINING_INDEX: &str = "training.kubeflow.org/replica-index";
 
-/// The pod sets of an object of a kind of the table, in order; none for a kind whose pods have to be declared.
+/// The pod sets of an object of a kind of the table, in order. Empty for a kind whose pod sets must be declared.
 ///
-/// *Errors*: the object is not what its kind says.
+/// *Errors*: the object does not fit its kind.
 pub fn pod_sets(kinds: Kinds, version: &str, kind: &str, template: &Value) -> Result<Vec<PodSet>, String> {
     let is_it = |row: &&Kind| row.kind == kind && row.api_version() == version;
     let Some(row) = kinds.iter().find(is_it) else {
@@ -49,7 +49,7 @@ pub fn pod_sets(kinds: Kinds, version: &str, kind: &str, template: &Value) -> Re
     Ok(found)
 }
 
-/// What holds pod templates, with its path.
+/// The objects that hold pod templates, with their paths.
 fn holders(holder: Holder, template: &Value) -> Vec<(String, &Value)> {
     match holder {
         Holder::At(path) => {
@@ -97,7 +97,7 @@ fn pod_set(
     }))
 }
 
-/// *Source*: `spec/appwrapper.md 1.5`, the last column.
+/// The topology hints of a pod set. *Source*: `spec/appwrapper.md 1.5`, the last column.
 fn hints(row: &Kind, place: &PodPlace, holder: &Value) -> BTreeMap<String, String> {
     let index = |label: &str| (INDEX_LABEL.to_owned(), label.to_owned());
     match place.pods {
@@ -124,13 +124,13 @@ fn below(place: &str, path: &[&str]) -> String {
     place
 }
 
-/// The pods of a job with this spec.
+/// The number of pods of a job with this spec.
 fn pods_of(spec: &Value) -> i64 {
     let parallelism = json::int(spec, &["parallelism"]).unwrap_or(1);
     json::int(spec, &["completions"]).map_or(parallelism, |completions| completions.min(parallelism))
 }
 
-/// A number of replicas, absent 1; a wrong type is an error.
+/// The number of replicas at a path, 1 if absent; a value of another type is an error.
 fn strict(object: &Value, place: &str, path: &[&str]) -> Result<i64, String> {
     match json::at(object, path) {
         None => Ok(1),

@@ -6,12 +6,12 @@ use sha1::{Digest as _, Sha1};
 
 /// Longest name of a pod set.
 const NAME_LEN_MAX: usize = 63;
-/// Bytes of the hash and its dash.
+/// Length of the hash and its dash, in bytes.
 const HASH_LEN: usize = 6;
 
 /// The name of the pod set of this index: `<name>-<index>`, lower case.
 ///
-/// Unlike the anchor: a name that would be too long or has dots is made to fit, with a hash of it.
+/// Unlike the anchor: a name that is too long or has dots is shortened and gets a hash.
 pub(super) fn pod_set(wrapper: &str, index: usize) -> String {
     let suffix = format!("-{index}");
     let lower = wrapper.to_lowercase();

@@ -1,16 +1,16 @@
-//! The language by which a pod set names its place in a template. *Source*: `spec/appwrapper.md 1.4`.
+//! The paths by which a pod set names its template in a component. *Source*: `spec/appwrapper.md 1.4`.
 
 use serde_json::Value;
 
-/// The pod template at a path, which is a map with a readable `spec`.
+/// The pod template at a path: a map with a readable `spec`.
 ///
-/// *Errors*: why there is none, in the words that users know.
+/// *Errors*: why there is none, in the words of the reference.
 pub fn pod_template<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
     let found = resolve(template, path)?;
     let Some(spec) = found.get("spec").and_then(Value::as_object) else {
         return Err(format!("content at {path} does not contain a spec"));
     };
-    // Why only this: a field that a newer Kubernetes knows is no fault; lists that the engine reads must be lists.
+    // Why only this: fields of a newer Kubernetes are no fault, but lists that the engine reads must be lists.
     for list in ["containers", "initContainers", "tolerations"] {
         let wrong = |value: &Value| {
             !value.is_null()
@@ -27,13 +27,13 @@ pub fn pod_template<'a>(template: &'a Value, path: &str) -> Result<&'a Value, St
     Ok(found)
 }
 
-/// The same, to be changed.
+/// The pod template at a path, mutable.
 ///
 /// *Errors*: as [`pod_template`].
 pub fn pod_template_mut<'a>(template: &'a mut Value, path: &str) -> Result<&'a mut Value, String> {
     pod_template(template, path)?;
     let place = path.strip_prefix("template").unwrap_or_default();
-    // The path is known to lead somewhere, so that it can be said in the language of JSON pointers.
+    // The path is known to exist, so it can be written as a JSON pointer.
     let place = place
         .replace('~', "~0")
         .replace('/', "~1")
@@ -44,7 +44,7 @@ pub fn pod_template_mut<'a>(template: &'a mut Value, path: &str) -> Result<&'a m
         .ok_or_else(|| format!("content at {path} cannot be changed"))
 }
 
-/// What stands at a path.
+/// The value at a path.
 fn resolve<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
     let rest = path
         .strip_prefix("template")

@@ -1,11 +1,11 @@
-//! How a child fares. *Source*: `spec/appwrapper.md 8.2`.
+//! The state of a child. *Source*: `spec/appwrapper.md 8.2`.
 
 use roadstead_core::appwrapper::observed::{Nature, Verdict};
 use serde_json::Value;
 
 use crate::json;
 
-/// Kinds of the training operator that end.
+/// Kinds of the training operator that have an end.
 const TRAINING: [&str; 6] = [
     "PyTorchJob",
     "TFJob",
@@ -15,7 +15,7 @@ const TRAINING: [&str; 6] = [
     "MPIJob",
 ];
 
-/// How the end of a component of this kind is known.
+/// How the controller learns that a component of this kind has ended.
 pub fn nature(api_version: &str, kind: &str) -> Nature {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     match (group, kind) {
@@ -28,7 +28,7 @@ pub fn nature(api_version: &str, kind: &str) -> Nature {
     }
 }
 
-/// How a child ended, if its status says so. What is garbage says nothing.
+/// How a child ended, if its status reports that. A malformed status reports nothing.
 pub fn verdict(api_version: &str, kind: &str, child: &Value) -> Option<Verdict> {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let by = |succeeded: &str| {

@@ -1,12 +1,12 @@
-//! The pod template as the engine sees it: what matters to quota and placement, with the API server's defaults.
+//! The pod template as the engine sees it: the fields for quota and placement, with the API server's defaults.
 //!
-//! Wire: as the reference makes it, so that a Workload of either is equal to the other's. *Source*: `spec/appwrapper.md 1.8`.
+//! Wire: equal to the reference's projection, so that a Workload made by either matches. *Source*: `spec/appwrapper.md 1.8`.
 
 use serde_json::{Map, Value, json};
 
 use crate::json;
 
-/// Fields of a pod that are taken as they are.
+/// Fields of a pod that are copied unchanged.
 ///
 /// Unlike the anchor: `resources` and `resourceClaims` too, because they are used (`spec/appwrapper.md` N-5).
 const POD_FIELDS: [&str; 9] = [
@@ -20,7 +20,7 @@ const POD_FIELDS: [&str; 9] = [
     "resources",
     "resourceClaims",
 ];
-/// Fields of a container that are taken as they are.
+/// Fields of a container that are copied unchanged.
 const CONTAINER_FIELDS: [&str; 5] = ["name", "image", "command", "args", "securityContext"];
 
 /// The projection of a pod template.
@@ -51,7 +51,7 @@ pub(super) fn of(template: &Value) -> Value {
         let value = json::at(spec, &[field]).cloned().unwrap_or(default);
         pod.insert(field.to_owned(), value);
     }
-    // Wire: what a template says is left out, what it leaves out is said.
+    // Wire: a set value is left out, and an absent value gets the default.
     if json::at(spec, &["terminationGracePeriodSeconds"]).is_none() {
         pod.insert("terminationGracePeriodSeconds".to_owned(), json!(30));
     }

@@ -1,6 +1,6 @@
 //! Index lists of Indexed jobs, such as `0-2,5`.
 
-/// How many different indexes below `limit` the lists name. Parts that are no indexes are passed over.
+/// The number of different indexes below `limit` in the lists. Parts that are no indexes are ignored.
 ///
 /// Why intervals: a list may name billions of indexes in a few bytes.
 pub(super) fn count_below<'a>(lists: impl Iterator<Item = &'a str>, limit: i64) -> i64 {

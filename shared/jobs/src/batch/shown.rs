@@ -1,8 +1,8 @@
-//! What of a copy's status the local job shows: all that an API server lets it have.
+//! The part of a copy's status that the local job shows: all that an API server accepts.
 //!
-//! Why not simply all: a job may run more than once, each time as a new copy, and its status on the manager outlives them.
-//! Kubernetes refuses a status that takes back what the one before said, field by field, and with one field the whole of
-//! it; then the job would never end here. *Source*: `validateJobStatusUpdate` of Kubernetes 1.32 and later, `spec/multikueue.md 5.1`.
+//! Why not simply all: a job may run more than once, each time as a new copy, and its status on the manager outlives these copies.
+//! Kubernetes refuses a status that takes back what the previous one said. One such field makes it refuse the whole status, and the job
+//! would never end here. *Source*: `validateJobStatusUpdate` of Kubernetes 1.32 and later, `spec/multikueue.md 5.1`.
 //!
 //! Unlike the anchor: there a job that has failed pods and then runs on another worker keeps its old status for ever.
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{condition, is_indexed, spec_suspend, status_count};
 use crate::json;
 
-/// The verdicts that come a moment before the end, while pods are still going; and the end of a copy that was killed.
+/// The verdicts that come shortly before the end, while pods still run; and the end of a copy that was killed.
 const VERDICTS: [&str; 3] = ["FailureTarget", "SuccessCriteriaMet", "Failed"];
 
-/// The local job with the status that it is to have. `remote_ended`: the copy has ended by itself.
+/// The local job with the status that it shall show. `remote_ended`: the copy has ended by itself.
 pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value {
     let mut after = local.clone();
     let status = json::at(remote, &["status"]).cloned();
@@ -28,7 +28,7 @@ pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value 
     after
 }
 
-/// Why: a verdict can never be taken back, and this run may still get lost and be followed by one that ends otherwise.
+/// Leaves out verdicts. Why: a verdict can never be taken back, and this run may still get lost and be followed by one with another end.
 fn hold_verdicts_back(after: &mut Value) {
     let conditions = json::list(after, &["status", "conditions"]);
     let is_verdict =
@@ -39,10 +39,10 @@ fn hold_verdicts_back(after: &mut Value) {
     }
 }
 
-/// Pods that ended in an earlier run have ended: these counters never fall.
+/// Keeps counters from falling: pods that ended in an earlier run stay counted.
 fn keep_counters(local: &Value, after: &mut Value) {
     let of_spec = |field| json::int(local, &["spec", field]);
-    // Why: such a job may be made smaller, and the API server knows that.
+    // Why: such a job may be made smaller, and the API server accepts that.
     let is_elastic = is_indexed(local) && of_spec("completions") == of_spec("parallelism");
     for field in ["failed", "succeeded"] {
         let had = status_count(local, field);
@@ -52,8 +52,8 @@ fn keep_counters(local: &Value, after: &mut Value) {
     }
 }
 
-/// The start of a job that has been let go stays, unless the status says at the same time that it goes on after a pause; and
-/// a job does not end before it starts, whatever the clocks of two workers say.
+/// Keeps the start time of a job that runs, unless the status also says that it goes on after a pause. A job does not end before it starts,
+/// whatever the clocks of two workers say.
 fn keep_start(local: &Value, after: &mut Value) {
     let is_paused = |job: &Value, truth| {
         condition(job, "Suspended").and_then(|c| json::text(c, &["status"])) == Some(truth)

@@ -12,7 +12,7 @@ fn pod_sets(job: &Value) -> Vec<JobPodSet> {
     one(job, |job| BatchJob.pod_sets(job)).unwrap()
 }
 
-/// What the writes of one job send where.
+/// The patches that the writes of one job send, each with its target.
 fn sent(writes: Vec<Write>) -> Vec<(Target, Value)> {
     let sent = |write: Write| {
         let Write::Patch { of, target, patch } = write else {
@@ -49,7 +49,7 @@ fn mirror(local: &Value, remote: &Value, now: Timestamp) -> Mirror {
     })
 }
 
-/// What is sent to show that nothing runs, or how it ended.
+/// The status patch that shows that nothing runs, or how the job ended.
 fn shown(local: &Value, remote: Remote<'_>, now: Timestamp) -> Option<Value> {
     let mirror = one(local, |local| BatchJob.mirror(local, remote, now));
     assert!(!mirror.is_deferred);
@@ -218,7 +218,7 @@ fn starting_and_stopping_leads_back_to_the_original() {
     for (done, (_, patch)) in steps.iter().enumerate() {
         stopped = apply(&stopped, patch);
         assert!(!look(&stopped).suspended, "a stop under way is no suspension");
-        // A crash here: what is left is found again.
+        // A crash here: the next pass finds the rest.
         let rest = stop(&stopped, &pod_sets);
         assert_eq!(rest.len(), steps.len() - done - 1);
     }
@@ -434,7 +434,7 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(changes(&old, &new).len(), 1);
     let held = with(min, "2", json!({"parallelism": 4, "suspend": true}));
     assert_eq!(changes(&old, &held), []);
-    // A start with as few as allowed, and the way back.
+    // A start with the least number of pods, and the way back.
     let full = with(min, "2", json!({"parallelism": 5, "suspend": true}));
     let few = with(min, "2", json!({"parallelism": 2, "suspend": false}));
     assert_eq!(changes(&full, &few), []);
@@ -446,8 +446,8 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(changes(&full, &wrong).len(), 1);
 }
 
-/// What the first run left in the status must not keep the second one from being shown: an API server refuses the whole of a
-/// status that takes a verdict or a counter back.
+/// The status of the first run must not keep the second run from being shown: an API server refuses a status that takes a verdict or a
+/// counter back.
 ///
 /// Spec: multikueue 5.1 (what an API server refuses).
 #[test]
@@ -485,7 +485,7 @@ fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
     assert_eq!(mirror(&second, &complete, now), sends(None, false));
 }
 
-/// A copy that is taken back is deleted in the foreground: its pods go first, and it counts them as failed.
+/// A copy that is taken back is deleted in the foreground: its pods are deleted first, and it counts them as failed.
 ///
 /// Spec: safety 1 I1, I11.
 #[test]

@@ -1,4 +1,4 @@
-//! Where the pod sets of a kind stand in its objects.
+//! The places of pod sets in the objects of a kind.
 
 use serde_json::Value;
 
@@ -6,31 +6,31 @@ use super::Path;
 use crate::json;
 use crate::kind::Error;
 
-/// Most pod sets of one job. *Source*: `spec/jobs.md 2.3`.
+/// The largest number of pod sets of one job. *Source*: `spec/jobs.md 2.3`.
 const POD_SETS_MAX: usize = 18;
 
-/// Pod sets that stand in one place.
+/// Pod sets in one place of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct PodSets {
     /// The place.
     pub at: At,
-    /// The pod template, below the place.
+    /// The path of the pod template, below the place.
     pub template: Path,
-    /// How many pods are made of it.
+    /// The number of pods made of it.
     pub pods: Pods,
 }
 
 /// A place for pod sets.
 #[derive(Clone, Copy, Debug)]
 pub enum At {
-    /// Each entry of a list.
+    /// Each entry of a list is a pod set.
     Each {
         /// The list.
         list: Path,
         /// The field of an entry that names its pod set.
         name: &'static str,
     },
-    /// The values of a map under these keys, in this order, as far as they are there. A key in lower case names the pod set.
+    /// The values of a map under these keys, in this order, as far as they exist. The key in lower case names the pod set.
     Roles {
         /// The map.
         map: Path,
@@ -41,16 +41,16 @@ pub enum At {
     One {
         /// The field.
         field: Path,
-        /// What the pod set is called.
+        /// The name of the pod set.
         name: &'static str,
     },
-    /// One field, in jobs of which this is true.
+    /// One field, in jobs for which `is` is true.
     Where {
         /// Whether the job has that pod set.
         is: fn(&Value) -> bool,
         /// The field.
         field: Path,
-        /// What the pod set is called.
+        /// The name of the pod set.
         name: &'static str,
     },
 }
@@ -65,46 +65,46 @@ impl At {
     }
 }
 
-/// How many pods are made of a template; paths are below its place.
+/// The number of pods made of a template; paths are below its place.
 #[derive(Clone, Copy, Debug)]
 pub enum Pods {
-    /// One.
+    /// One pod.
     One,
-    /// As many as this number says, by default one.
+    /// The number at this path, 1 by default.
     Replicas(Path),
-    /// The same, times another number that is one by default and counts only when it is greater.
+    /// The number of replicas times the pods of each, which counts only when it is greater than 1.
     ReplicasOf {
-        /// How many.
+        /// The number of replicas, 1 by default.
         replicas: Path,
-        /// Of how many pods each.
+        /// The number of pods of each replica, 1 by default.
         pods: Path,
     },
-    /// The same, each of them a `batch/v1` Job: `parallelism` pods, by default one, but no more than its `completions`.
+    /// Replicas that are `batch/v1` Jobs: each has `parallelism` pods, 1 by default, but no more than its `completions`.
     Jobs {
-        /// How many.
+        /// The number of Jobs, 1 by default.
         replicas: Path,
         /// The spec of the Job.
         spec: Path,
     },
 }
 
-/// One pod set of one job.
+/// A pod set of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its name, lower case.
     pub name: String,
-    /// How many equal parts it has.
+    /// The number of its equal parts.
     pub replicas: u32,
-    /// How many pods each of them has.
+    /// The number of pods of each part.
     pub each: u32,
-    /// Where its template is, as a JSON pointer.
+    /// The JSON pointer of its template.
     pub pointer: String,
-    /// The same as a field, such as `spec.replicatedJobs[0].template.spec.template`.
+    /// The path of its template for people, such as `spec.replicatedJobs[0].template.spec.template`.
     pub field: String,
 }
 
 impl Group {
-    /// How many pods it has.
+    /// The number of its pods.
     ///
     /// *Errors*: more than a Workload can count.
     pub fn count(&self) -> Result<u32, Error> {
@@ -123,7 +123,7 @@ impl Group {
 
 /// All pod sets of a job, in the order of the kind.
 ///
-/// *Errors*: there are none or too many, one has no name or the name of another, a number is none.
+/// *Errors*: there are none or too many, a name is missing or used twice, or a number is malformed.
 pub(super) fn groups(kinds: &[PodSets], job: &Value) -> Result<Vec<Group>, Error> {
     let mut groups: Vec<Group> = Vec::new();
     for sets in kinds {
@@ -229,7 +229,7 @@ fn entries(at: At, job: &Value) -> Result<Vec<Entry<'_>>, Error> {
     }
 }
 
-/// How many equal parts, and how many pods in each.
+/// The number of equal parts, and the number of pods in each.
 fn pods(pods: Pods, entry: &Entry<'_>) -> Result<(u32, u32), Error> {
     let number = |path: Path| number(entry, path);
     Ok(match pods {

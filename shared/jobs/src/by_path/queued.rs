@@ -1,4 +1,4 @@
-//! Rules that hold only for jobs that a queue holds or held: the kinds of Ray and Spark have such. *Source*: `spec/jobs.md 7.4`.
+//! Rules for jobs that a queue holds or held: the kinds of Ray and Spark have them. *Source*: `spec/jobs.md 7.4`.
 
 use crate::kind::Member;
 use crate::labels::queue;
@@ -15,7 +15,7 @@ pub(crate) fn create(job: Member<'_>, problems: impl Fn(Member<'_>) -> Vec<Probl
 
 /// The problems of a changed object, if a queue holds or held it.
 ///
-/// Why also when only the old one has a queue: taking the label away must not be a way around the rules.
+/// Why also when only the old one has a queue: removing the label must not circumvent the rules.
 pub(crate) fn update(
     old: Member<'_>,
     new: Member<'_>,

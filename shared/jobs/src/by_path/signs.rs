@@ -1,4 +1,4 @@
-//! What the status of a kind says about its pods and its end.
+//! What a status of a kind says about the pods and the end of a job.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::places::Group;
 use crate::json;
 use crate::kind::Member;
 
-/// Something that a status says.
+/// A sign in a status.
 #[derive(Clone, Copy, Debug)]
 pub enum Sign {
     /// A condition of this type is True.
     Condition(&'static str),
-    /// The same, in a job that is let go: the controller of the kind leaves the status of one that is held as it was.
+    /// A condition of this type is True, in a job that runs: the controller of the kind leaves the status of a suspended job unchanged.
     ConditionUnheld {
         /// The condition.
         kind: &'static str,
-        /// The boolean that holds the job back.
+        /// The boolean field that suspends the job.
         held: Path,
     },
     /// A field has this value.
@@ -33,7 +33,7 @@ pub enum Sign {
         /// The value when all pods of the job are gone.
         without: &'static str,
     },
-    /// A field has a value, and none of these.
+    /// A field has a value that is none of these.
     Other {
         /// The field.
         field: Path,
@@ -42,7 +42,7 @@ pub enum Sign {
         /// The value when all pods of the job are gone.
         without: &'static str,
     },
-    /// A field has this value, and so many values of a map are one of these words as there are replicas in the last pod set.
+    /// A field has this value, and as many values of a map are one of these words as the last pod set has replicas.
     Words {
         /// The field.
         field: Path,
@@ -60,7 +60,7 @@ pub enum Sign {
         /// The number in an entry.
         count: &'static str,
     },
-    /// The entries of a list or a map count, together, as many as there are replicas in all pod sets.
+    /// The entries of a list or a map together count as many as all pod sets have replicas.
     All {
         /// The list or map.
         of: Path,
@@ -70,7 +70,7 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// Whether the status of a job with these pod sets says so.
+    /// Whether the status of a job with these pod sets shows the sign.
     pub(super) fn shows(self, job: &Value, groups: &[Group]) -> bool {
         match self {
             Self::Condition(kind) => true_condition(job, kind).is_some(),
@@ -108,7 +108,7 @@ impl Sign {
         }
     }
 
-    /// Has the status say that no pod is left.
+    /// Changes the status so that it shows no pods.
     pub(super) fn clear(self, job: &mut Value) {
         match self {
             Self::Condition(kind) | Self::ConditionUnheld { kind, .. } => {
@@ -135,10 +135,10 @@ impl Sign {
     }
 }
 
-/// How a status says that the job has ended.
+/// How a status shows that the job has ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Ends {
-    /// By a condition.
+    /// By condition.
     Conditions(Conditions),
     /// By the word in a field.
     Words(Words),
@@ -153,16 +153,16 @@ impl Ends {
         }
     }
 
-    /// Whether it failed at or after its deletion: its pods were ended before it, so its end says nothing about what they did.
+    /// Whether the job failed at or after its deletion. Its pods were terminated first, so this end says nothing about their work.
     pub(super) fn is_by_deletion(self, job: Member<'_>) -> bool {
         match self {
             Self::Conditions(ends) => ends.is_by_deletion(job),
-            // Why: the controllers of these kinds do not look at what is being deleted.
+            // Why: the controllers of these kinds ignore objects that are being deleted.
             Self::Words(_) => false,
         }
     }
 
-    /// Has the status say that it ended like this.
+    /// Writes this end into the status.
     pub(super) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
         match self {
             Self::Conditions(ends) => ends.write(job, outcome, now),
@@ -171,18 +171,18 @@ impl Ends {
     }
 }
 
-/// The word in a field that says that a job has ended.
+/// The field whose word shows that a job has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     /// The field.
     pub field: Path,
-    /// Its value in a job that has done what it should, if `result` does not say otherwise.
+    /// Its value in a job that succeeded, unless `result` says otherwise.
     pub succeeded: &'static str,
-    /// Its values in a job that has not; the first one is written.
+    /// Its values in a job that failed; the first one is written.
     pub failed: &'static [&'static str],
-    /// A field that says whether a job that has ended did what it should, with its values for yes and for no.
+    /// A field that says whether an ended job succeeded, with its values for yes and for no.
     pub result: Option<(Path, [&'static str; 2])>,
-    /// Where the reason stands.
+    /// The path of the reason.
     pub message: Path,
 }
 
@@ -214,9 +214,9 @@ impl Words {
 /// The conditions that say that a job has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// The condition of one that succeeded.
+    /// The condition of a job that succeeded.
     pub succeeded: &'static str,
-    /// The condition of one that failed.
+    /// The condition of a job that failed.
     pub failed: &'static str,
     /// A field that repeats the name of that condition.
     pub repeated: Option<Path>,
@@ -233,7 +233,7 @@ impl Conditions {
         })
     }
 
-    /// Whether it failed at or after its deletion.
+    /// Whether the job failed at or after its deletion.
     pub(crate) fn is_by_deletion(self, job: Member<'_>) -> bool {
         let Some(deleted) = &job.meta.deletion_timestamp else {
             return false;
@@ -247,7 +247,7 @@ impl Conditions {
         since.is_some_and(|since| since >= deleted.0)
     }
 
-    /// Has the status say that it ended like this.
+    /// Writes this end into the status.
     pub(crate) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
         let kind = if outcome.success {
             self.succeeded
@@ -270,19 +270,19 @@ impl Conditions {
     }
 }
 
-/// Where a status counts the parts of each pod set that have succeeded, and so need no pods any more.
+/// Where a status counts the succeeded parts of each pod set, which need no pods any more.
 #[derive(Clone, Copy, Debug)]
 pub struct Spare {
     /// A list with an entry for each pod set.
     pub of: Path,
     /// The field that names the pod set of an entry.
     pub name: &'static str,
-    /// The number of parts.
+    /// The number of succeeded parts.
     pub succeeded: &'static str,
 }
 
 impl Spare {
-    /// Pods by pod set; only positive numbers.
+    /// The pods that are no longer needed, by pod set; only positive numbers.
     pub(super) fn of(self, job: &Value, groups: &[Group]) -> BTreeMap<PodSetName, u32> {
         let spare = |entry| {
             let name = json::text(entry, &[self.name])?.to_lowercase();
@@ -297,7 +297,7 @@ impl Spare {
 
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
 
-/// A job's status alone, as a patch has it.
+/// The status of a job in the form of a patch.
 pub(crate) fn status_of(job: &Value) -> Value {
     json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
@@ -331,7 +331,7 @@ fn number(entry: &Value, field: &str) -> i64 {
     json::int(entry, &[field]).unwrap_or(0)
 }
 
-/// Sets these numbers to zero in each entry that counts some.
+/// Sets the positive ones of these numbers to zero in each entry.
 fn zero(job: &mut Value, of: Path, counts: &[&str]) {
     let pointer = format!("/{}", of.join("/"));
     let entries: Vec<&mut Value> = match job.pointer_mut(&pointer) {

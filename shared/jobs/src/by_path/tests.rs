@@ -170,7 +170,7 @@ fn what_is_injected_and_put_back_goes_by_name() {
     );
 }
 
-/// A list is replaced as a whole by a merge patch, so what another client wrote to it meanwhile would be lost.
+/// A merge patch replaces a list as a whole, so it would overwrite what another client wrote meanwhile.
 ///
 /// Spec: jobs 14
 #[test]

@@ -1,4 +1,4 @@
-//! What only an `MPIJob` has. *Source*: `spec/jobs.md 9.4`.
+//! Rules of `MPIJob` only. *Source*: `spec/jobs.md 9.4`.
 
 use roadstead_api::constants::annotations::{POD_INDEX_OFFSET, PODSET_GROUP_NAME};
 use serde_json::json;
@@ -9,9 +9,9 @@ use crate::kind::MemberMut;
 const LAUNCHER: [&str; 4] = ["spec", "mpiReplicaSpecs", "Launcher", "template"];
 const WORKER: [&str; 4] = ["spec", "mpiReplicaSpecs", "Worker", "template"];
 
-/// When the launcher is a worker too, the pods of the worker template begin with index 1.
+/// When the launcher also works as a worker, the pods of the worker template begin with index 1.
 ///
-/// Why not where both are one group for topology: there each pod set counts from the launcher on by itself.
+/// Why not where both are one topology group: there each pod set already counts from the launcher on.
 pub(super) fn default(job: &mut MemberMut<'_>) {
     let both = json::at(job.data, &LAUNCHER).is_some() && json::at(job.data, &WORKER).is_some();
     let group = [

@@ -7,7 +7,7 @@ use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
 
-/// Each kind with the map of its replicas and the roles in it.
+/// Each kind with the map of its replicas and its roles.
 const KINDS: [(&ByPath, &str, &[&str]); 6] = [
     (
         &TF_JOB,
@@ -25,7 +25,7 @@ fn template() -> Value {
     json!({"spec": {"containers": [{"name": "c"}]}})
 }
 
-/// A job with all its roles, each with one more replica than the one before; written in the reverse order.
+/// A job with all its roles, each with one more replica than the previous one, written in reverse order.
 fn job(map: &str, roles: &[&str], status: &Value) -> Value {
     let replicas = |(at, role): (usize, &&str)| {
         (

@@ -17,14 +17,14 @@ const LEADER: Path = &["spec", "leaderWorkerTemplate", "leaderTemplate"];
 const WORKER: Path = &["spec", "leaderWorkerTemplate", "workerTemplate"];
 const SIZE: Path = &["spec", "leaderWorkerTemplate", "size"];
 const REPLICAS: Path = &["spec", "replicas"];
-/// Most replicas of a set. *Source*: `spec/jobs.md 9.13`.
+/// The largest number of replicas of a set. *Source*: `spec/jobs.md 9.13`.
 const REPLICAS_MAX: i64 = 1_000_000;
 
-/// Label of all its pods: its name.
+/// Label of all its pods: the name of the set.
 const NAME: &str = "leaderworkerset.sigs.k8s.io/name";
-/// Annotation of its pods that are no leaders.
+/// Annotation of its pods that are not leaders: the name of their leader.
 const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
-/// Label of its pods: which replica they are. A leader may get it after we have looked at it.
+/// Label of its pods: the index of their replica. A leader may get it after the webhook has seen it.
 const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
 const ROLE_OF_LEADER: &str = "leader";
@@ -56,7 +56,7 @@ fn has_leader(set: &Value) -> bool {
 
 fn noted(set: &mut Value, template: Path) {
     let note = |key: &'static str| [template, &["metadata", "annotations", key]].concat();
-    // Why here too: it holds from the first pod on, whichever that is.
+    // Why here too: it must hold from the first pod on, whichever that is.
     json::set(set, &note(annotations::POD_GROUP_SERVING), json!(labels::TRUE));
     let grouped = json::at(set, &note(annotations::PODSET_GROUP_NAME)).is_some();
     if template == WORKER && has_leader(set) && !grouped {

@@ -1,6 +1,6 @@
-//! Which pods of a group count, which are too many, and which have been replaced. *Source*: `spec/jobs.md 12.5 to 12.7`.
+//! Which pods of a group count, which are surplus, and which have been replaced. *Source*: `spec/jobs.md 12.5 to 12.7`.
 //!
-//! Invariant: everything here is linear in the pods, but for the sorting of one role.
+//! Invariant: the work is linear in the number of pods, except for the sorting of one role.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,12 +19,12 @@ use crate::json;
 use crate::kind::{AsksForMore, Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
 use crate::labels::{annotation, queue};
 
-/// Most roles of a group. *Source*: `spec/jobs.md 2.3`.
+/// The largest number of roles of a group. *Source*: `spec/jobs.md 2.3`.
 const ROLES_MAX: usize = 18;
-/// How long a pod takes to end when it does not say. *Source*: the Pod API.
+/// The default grace period of a pod, in seconds. *Source*: the Pod API.
 const GRACE_SECS: i64 = 30;
 
-/// The value of an annotation that switches something on.
+/// The value of an annotation that enables something.
 const TRUE: &str = "true";
 
 fn says(pod: Member<'_>, key: &str) -> bool {
@@ -42,7 +42,7 @@ fn is_unretriable(members: Members<'_>) -> bool {
         .any(|pod| annotation(pod.meta, annotations::RETRIABLE_IN_GROUP) == Some("false"))
 }
 
-/// Whether it runs, will run, or has succeeded; else another pod must take its place.
+/// Whether the pod runs, will run, or has succeeded; otherwise another pod must take its place.
 fn is_runnable(pod: Member<'_>) -> bool {
     let is_bound = json::text(pod.data, &["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
     phase(pod) != "Failed" && (pod.meta.deletion_timestamp.is_none() || is_bound)
@@ -52,7 +52,7 @@ fn name(pod: Member<'_>) -> &str {
     pod.meta.name.as_deref().unwrap_or_default()
 }
 
-/// The pod sets of the Workload that is to be made for a group.
+/// The pod sets of the Workload to create for a group.
 ///
 /// *Errors*: the group is not complete, or its members do not fit together.
 pub(super) fn pod_sets(group: &str, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
@@ -110,8 +110,8 @@ pub(super) fn pod_sets(group: &str, members: Members<'_>) -> Result<Vec<JobPodSe
     Ok(sets.into_values().collect())
 }
 
-/// The pod sets that an object of another kind says its group has; the templates are those of pods that are there, because what the
-/// cluster has filled in on them counts too.
+/// The pod sets that an object of another kind describes for its group. The templates are those of existing pods, because fields that the
+/// cluster has filled in there count too.
 pub(super) fn pod_sets_within(members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
     let all = runnable(members);
     let filled_in = |set: JobPodSet| {
@@ -122,13 +122,13 @@ pub(super) fn pod_sets_within(members: Members<'_>, of_parent: Vec<JobPodSet>) -
     of_parent.into_iter().map(filled_in).collect()
 }
 
-/// Whether an object of another kind makes its members, and replaces those that are lost.
+/// Whether an object of another kind makes the members, and replaces lost ones.
 fn has_parent(members: Members<'_>) -> bool {
     annotation(members.first().meta, annotations::POD_SUSPENDING_PARENT)
         .is_some_and(|parent| !parent.is_empty())
 }
 
-/// Those that count, the ones that stay first.
+/// The members that count, those that stay first.
 fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
     let all = members.all().iter().copied();
     let mut runnable: Vec<Member<'a>> = all.filter(|pod| is_runnable(*pod)).collect();
@@ -136,7 +136,7 @@ fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
     runnable
 }
 
-/// Which of two pods stays when one is too many: the smaller. *Source*: `spec/jobs.md 12.6`.
+/// The order in which surplus pods are removed: the smaller one stays. *Source*: `spec/jobs.md 12.6`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Precedence<'a> {
     released: bool,
@@ -164,7 +164,7 @@ fn inactive_since(pod: Member<'_>) -> Option<Timestamp> {
     failed.into_iter().chain(deleted).min()
 }
 
-/// What is to be done about members, given the pod sets of the group's Workload if there is one.
+/// What to do about the members, given the pod sets of the group's Workload if it exists.
 pub(super) fn tend(
     members: Members<'_>,
     workload: Option<&[JobPodSet]>,
@@ -176,7 +176,7 @@ pub(super) fn tend(
     }
 }
 
-/// How far the members are; of those that are held only `counted` ones wait to be let go.
+/// The state of the members; of the held ones only those that are `counted` wait for their start.
 fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
     let all = members.all();
     let is_bound = |pod: Member<'_>| json::text(pod.data, &["spec", "nodeName"]).is_some();
@@ -196,7 +196,7 @@ fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
     }
 }
 
-/// Whether it is held back and not over.
+/// Whether the pod is held and has not ended.
 fn waits(pod: Member<'_>) -> bool {
     has_gate(pod, gates::ADMISSION) && !is_over(pod)
 }
@@ -300,17 +300,17 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksFo
         counted.contains(pod.meta.uid.as_deref().unwrap_or_default())
     });
     let has_parent = has_parent(members);
-    // Why: an object that was given another size has a Workload of the old one.
+    // Why: an object that got another size has a Workload of the old size.
     let is_of_size = !has_parent || total(members.first()) == Some(wanted_by_all);
     tending.fits = !tending.kept.is_empty() && is_of_size;
-    // Why not each: its parent may make some pods only when others are ready.
+    // Why not each: the parent may make some pods only when others are ready.
     tending.missing = Some(if has_parent { u32::from(!any_runs) } else { missing });
     tending
 }
 
-/// Leaves a member held: what it asks for is not what its role was given.
+/// Leaves a member held because it requests more than its role was given.
 ///
-/// Unlike the anchor: there the annotation alone says of which role a pod is, so it may run on quota that was never counted.
+/// Unlike the anchor: there the annotation alone decides the role of a pod, so it may run on quota that was never counted.
 fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
     let text = format!(
         "Pod '{}' asks for more than pod set '{role}' of its group's Workload counts, so it stays held: delete it, and create it \
@@ -324,7 +324,7 @@ fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
     });
 }
 
-/// How a group is doing.
+/// The state of a group.
 pub(super) fn look(members: Members<'_>) -> Look {
     let all = members.all();
     let first = members.first();
@@ -357,7 +357,7 @@ pub(super) fn look(members: Members<'_>) -> Look {
         pods,
         ready: count(|_| true) >= total && all.iter().all(|pod| is_ready(*pod)),
         ended: (is_done && !serves).then(|| Outcome {
-            // Unlike the anchor: a group of which no pod succeeded has failed.
+            // Unlike the anchor: a group without any succeeded pod has failed.
             success: succeeded > 0,
             message: format!("Pods succeeded: {succeeded}/{total}."),
         }),
@@ -366,7 +366,7 @@ pub(super) fn look(members: Members<'_>) -> Look {
     }
 }
 
-/// When a pod that is being ended is over at the latest, though its node may never say so.
+/// The latest end of a terminating pod, because its node may never report it.
 fn ends_by(pod: Member<'_>) -> Option<Timestamp> {
     let deleted = pod.meta.deletion_timestamp.as_ref()?.0;
     let grace = pod.meta.deletion_grace_period_seconds.unwrap_or(GRACE_SECS);

@@ -1,7 +1,7 @@
-//! Pods in another cluster: their copies there, and how a pod here shows what its copy does.
+//! Pods in another cluster: the copies to create there, and the status of a local pod from its copy.
 //!
-//! Invariant: a pod that was sent stays held here, and shows the status of its copy. While its copy is not scheduled it shows that it
-//! is held, so that no autoscaler of this cluster makes room for it.
+//! Invariant: a pod that was sent stays held here, and shows the status of its copy. While its copy is not scheduled it shows that it is
+//! held, so that no autoscaler of this cluster makes room for it.
 //!
 //! *Source*: `spec/jobs.md 12.9`, `spec/multikueue.md 5.2`.
 
@@ -12,17 +12,15 @@ use roadstead_api::constants::gates;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
+use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
 use crate::remote::{RemoteIdentity, skeleton};
 
-/// Condition of a pod that has a node. *Source*: the Pod API.
-const SCHEDULED: &str = "PodScheduled";
-/// What a status says only of a pod that has a node, or is to have one of this cluster.
+/// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
 
-/// The copies of those that have not ended and are not being deleted.
+/// The copies of the pods that have not ended and are not being deleted.
 pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec<Value> {
     let copy = |pod: &Member<'_>| {
         let mut copy = skeleton(&PlainPod, *pod, identity);
@@ -33,8 +31,9 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
     all.filter(|pod| may_be_sent(**pod)).map(copy).collect()
 }
 
+/// Why not what is shown on a node: it has run, and cannot be held again.
 fn may_be_sent(pod: Member<'_>) -> bool {
-    pod.meta.deletion_timestamp.is_none() && !is_over(pod)
+    pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
 
 fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
@@ -43,9 +42,9 @@ fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
         .collect()
 }
 
-/// Which pods have no copy, and which copies no pod.
+/// The pods without a copy, and the copies without a pod.
 ///
-/// Unlike the anchor: there the copy of a pod that was deleted here runs on until its Workload goes (`spec/jobs.md 12.9`).
+/// Unlike the anchor: there the copy of a pod that was deleted here runs on until its Workload is deleted (`spec/jobs.md 12.9`).
 pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
     let (here, there) = (by_name(local), by_name(copies));
     let lacking = { here.iter() }
@@ -56,7 +55,7 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
         let pod = here.get(name);
         pod.is_some_and(|pod| pod.meta.deletion_timestamp.is_none())
     };
-    // Why not what has ended: it counts for the end of its group.
+    // Why not an ended copy: it counts for the end of its group.
     let is_open = |copy: Member<'_>| !is_over(copy) || copy.meta.deletion_timestamp.is_some();
     let stray = { there.iter() }
         .filter(|(name, copy)| is_open(**copy) && !is_wanted(name))
@@ -65,7 +64,7 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
     Unmatched { lacking, stray }
 }
 
-/// What to write so that pods show what is known of them elsewhere.
+/// The writes that show the state of the copies on the local pods.
 pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
     let there = match remote {
         Remote::Copies(copies) => by_name(copies),
@@ -105,9 +104,9 @@ fn status(pod: Member<'_>) -> Value {
         .unwrap_or_else(|| json!({}))
 }
 
-/// Whether a copy failed because it was stopped there: its pod may run again elsewhere.
+/// Whether a copy failed because it was stopped there, so that its pod may run again elsewhere.
 ///
-/// Why any deletion of a pod that is alone: its worker takes it for gone, so it is sent again.
+/// Why any deletion of a single pod: its worker counts it as gone, so the pod is sent again.
 fn is_stopped(copy: Member<'_>, is_alone: bool) -> bool {
     let is_going = copy.meta.deletion_timestamp.is_some();
     is_going && phase(copy) == "Failed" && (is_alone || is_true(copy, TERMINATION_TARGET))
@@ -133,7 +132,7 @@ fn shown(pod: Member<'_>, copy: Member<'_>) -> Value {
     after
 }
 
-/// As a pod that has never run.
+/// The status of a pod that has never run.
 fn held_again(pod: Member<'_>, now: Timestamp) -> Value {
     let here = status(pod);
     let has_run = ["startTime", "containerStatuses", "podIP"];
@@ -155,7 +154,7 @@ fn held_again(pod: Member<'_>, now: Timestamp) -> Value {
     after
 }
 
-/// As its Workload says that it ended.
+/// The status of a pod that ended as its Workload says.
 fn concluded(pod: Member<'_>, outcome: &Outcome) -> Value {
     let mut after = status(pod);
     if !is_over(pod) {
@@ -166,7 +165,7 @@ fn concluded(pod: Member<'_>, outcome: &Outcome) -> Value {
     after
 }
 
-/// Keeps of a copy what a manager asks of it.
+/// Keeps only the fields of a copy that a manager needs.
 pub(super) fn forget_details(spec: &mut Value) {
     if let Value::Object(fields) = spec {
         fields.retain(|field, _| matches!(field.as_str(), "schedulingGates" | "nodeName"));

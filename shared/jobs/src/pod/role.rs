@@ -1,4 +1,4 @@
-//! Which pods of a group are alike: those whose scheduling asks for the same. *Source*: `spec/jobs.md 12.3`.
+//! Roles of the pods of a group: pods are alike if they request the same from the scheduler. *Source*: `spec/jobs.md 12.3`.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::json;
 use crate::kind::Member;
 use crate::labels::annotation;
 
-/// Bytes of the hash that are written, two digits each.
+/// The number of bytes of the hash that are written, two digits each.
 const HASH_BYTES: usize = 4;
-/// The fields of a pod's spec that are hashed as they are, beside its containers.
+/// The fields of a pod's spec that are hashed unchanged, beside its containers.
 const FIELDS: [&str; 9] = [
     "affinity",
     "nodeSelector",
@@ -25,7 +25,7 @@ const FIELDS: [&str; 9] = [
     "initContainers",
 ];
 
-/// The role of a pod: as its annotation says, else by what it asks for.
+/// The role of a pod: from its annotation, or otherwise from its requests.
 pub(super) fn of(pod: Member<'_>) -> String {
     match annotation(pod.meta, annotations::ROLE_HASH) {
         Some(role) => role.to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn of(pod: Member<'_>) -> String {
     }
 }
 
-/// Wire: byte-exact with the reference, so that a group that is made half there and half here has one pod set for each role.
+/// The hash of a pod's role. Wire: byte-exact with the reference, so that a group of pods from both has one pod set per role.
 pub(crate) fn hash(pod: &Value) -> String {
     let spec = |field: &str| json::at(pod, &["spec", field]).cloned().unwrap_or_default();
     let mut shape: BTreeMap<&str, Value> = FIELDS.iter().map(|field| (*field, spec(field))).collect();
@@ -68,7 +68,7 @@ fn containers(list: &Value) -> Value {
     Value::Array(list.iter().map(shape).collect())
 }
 
-/// The same with the keys of all objects in order, whatever order the map keeps.
+/// The same value with the keys of all objects in order, whatever order the map keeps.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What the webhooks do to pods. *Source*: `spec/jobs.md 12.1`.
+//! The webhooks of pods. *Source*: `spec/jobs.md 12.1`.
 
 use roadstead_api::constants::{annotations, finalizers, gates, labels, names};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, annotation_field, default_label, label_field,
 };
 
-/// Fills in what a new pod leaves open.
+/// Fills in the fields that a new pod leaves open.
 pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
     if annotation(pod.meta, annotations::POD_SUSPENDING_PARENT).is_some() {
         if let Some(mark) = facts.mark {
@@ -43,7 +43,7 @@ pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
 
 /// Makes a pod a member of its group.
 ///
-/// Unlike the anchor, which writes that on each pod once it exists: it is known when the pod is created.
+/// Unlike the anchor, which writes this on each pod after its creation: it is known when the pod is created.
 fn group(pod: &mut MemberMut<'_>, mark: &Mark) {
     let all = pod.meta.labels.get_or_insert_default();
     all.insert(labels::MANAGED.to_owned(), labels::TRUE.to_owned());
@@ -59,7 +59,7 @@ fn group(pod: &mut MemberMut<'_>, mark: &Mark) {
     }
 }
 
-/// Holds a pod back, and says of which role it is.
+/// Holds a pod, and writes its role on it.
 pub(super) fn hold(pod: &mut MemberMut<'_>) {
     let mut held = json::list(pod.data, &GATES).to_vec();
     for gate in [gates::ADMISSION, gates::TOPOLOGY] {
@@ -78,7 +78,7 @@ pub(super) fn hold(pod: &mut MemberMut<'_>) {
     said.entry(annotations::ROLE_HASH.to_owned()).or_insert(role);
 }
 
-/// What is wrong with a pod.
+/// The problems of a new pod.
 pub(super) fn problems(pod: Member<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if label(pod.meta, labels::MANAGED).is_some_and(|value| value != labels::TRUE) {
@@ -126,7 +126,7 @@ pub(super) fn problems(pod: Member<'_>) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with a change of a pod.
+/// The problems of a change of a pod.
 pub(super) fn update_problems(old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
     let mut problems = problems(new);
     let (before, after) = (PlainPod.group_of(old.meta), PlainPod.group_of(new.meta));

@@ -29,7 +29,7 @@ fn pod(name: &str, role: &str) -> Value {
     })
 }
 
-/// The same in this phase, let go and on a node.
+/// The same pod in this phase, started and on a node.
 fn bound(name: &str, role: &str, phase: &str) -> Value {
     let mut pod = pod(name, role);
     pod["spec"]["schedulingGates"] = json!([]);
@@ -63,7 +63,7 @@ fn set(name: &str, count: u32) -> JobPodSet {
     }
 }
 
-/// By a number of its own: what pods ask for is parsed elsewhere.
+/// Compares a number of the fixture: the requests of pods are parsed elsewhere.
 fn asks_for_more(pod: &Value, other: &Value) -> bool {
     let asked = |one: &Value| json::int(one, &["spec", "cores"]).unwrap_or_default();
     asked(pod) > asked(other)
@@ -73,12 +73,13 @@ fn tend(pods: &[Value], workload: Option<&[JobPodSet]>) -> Tending {
     many(pods, |pods| PlainPod.tend(pods, workload, asks_for_more)).unwrap()
 }
 
-/// Which members lose our finalizer, and which are deleted.
+/// The members that lose our finalizer, and those that are deleted.
 fn done(writes: &[Write]) -> (Vec<&str>, Vec<&str>) {
     let (mut released, mut gone) = (Vec::new(), Vec::new());
     for write in writes {
         match write {
             Write::Delete { of } => gone.push(of.name.as_str()),
+            Write::Bind { of, node } => panic!("{} is put on {node}", of.name),
             Write::Patch { of, target, patch } => {
                 assert_eq!(*target, Target::Main);
                 assert_eq!(patch["metadata"]["finalizers"], json!(["example.com/other"]));
@@ -273,7 +274,7 @@ fn the_newest_held_pods_are_too_many() {
     assert_eq!(
         done(&tend(&unlike, None).writes).1,
         [""; 0],
-        "nobody knows how many there should be"
+        "the number of pods of the group is unknown"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What the Ray operator adds to the head pod, which needs quota too. *Source*: `spec/jobs.md 9.6`.
+//! The parts that the Ray operator adds to the head pod, which need quota too. *Source*: `spec/jobs.md 9.6`.
 
 use roadstead_core::quantity;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use crate::labels::annotation;
 pub(super) const NAME: &str = "head";
 const AUTOSCALER: &str = "autoscaler";
 const FAULT_TOLERANT: &str = "ray.io/ft-enabled";
-/// What the job that cleans a Redis up asks for; it runs in place of the head.
+/// The requests of the job that cleans up a Redis; it runs in place of the head.
 const CLEANUP: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
 
-/// Adds the autoscaler and the clean-up to the pod set of the head; `spec` is where the spec of the cluster is.
+/// Adds the autoscaler and the clean-up to the pod set of the head; `spec` is the path of the spec of the cluster.
 pub(super) fn add(object: Member<'_>, spec: Path, pod_sets: &mut [JobPodSet]) {
     let Some(cluster) = json::at(object.data, spec) else {
         return;
@@ -50,7 +50,7 @@ pub(super) fn is_tolerant(object: Member<'_>, spec: Path) -> bool {
             .is_some_and(|cluster| json::at(cluster, &["gcsFaultToleranceOptions"]).is_some())
 }
 
-/// Has a container ask for at least so much.
+/// Raises the request of a container to at least this amount.
 fn raise(container: &mut Value, resource: &str, least: &str) {
     let path = ["resources", "requests", resource];
     let asked = match json::at(container, &path) {

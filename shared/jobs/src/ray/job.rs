@@ -1,4 +1,4 @@
-//! `RayJob`: a Ray cluster that is made for one job, and a pod that hands the job in. *Source*: `spec/jobs.md 9.7`.
+//! `RayJob`: a Ray cluster for one job, and a pod that submits the job to it. *Source*: `spec/jobs.md 9.7`.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 
 const CLUSTER: Path = &["spec", "rayClusterSpec"];
 const SUBMITTER: Path = &["spec", "submitterPodTemplate"];
-/// An existing cluster that is to run the job.
+/// The field that selects an existing cluster for the job.
 const SELECTOR: Path = &["spec", "clusterSelector"];
 const DEPLOYMENT: Path = &["status", "jobDeploymentStatus"];
 
@@ -49,7 +49,7 @@ pub static RAY_JOB: ByPath = ByPath {
     ends: Some(Ends::Words(Words {
         field: DEPLOYMENT,
         succeeded: "Complete",
-        // Unlike the anchor, which holds its Workload for ever: a job that the operator finds invalid never runs.
+        // Unlike the anchor, which keeps its Workload for ever: a job that the operator finds invalid never runs.
         failed: &["Failed", "ValidationFailed"],
         result: Some((&["status", "jobStatus"], ["SUCCEEDED", "FAILED"])),
         message: &["status", "message"],
@@ -69,7 +69,7 @@ pub static RAY_JOB: ByPath = ByPath {
 
 const SUSPENDED: &str = "Suspended";
 
-/// How the job is handed to the cluster.
+/// The mode in which the job is submitted to the cluster.
 fn mode(job: &Value) -> &str {
     json::text(job, &["spec", "submissionMode"])
         .filter(|mode| !mode.is_empty())
@@ -80,9 +80,9 @@ fn has_submitter(job: &Value) -> bool {
     mode(job) == "K8sJobMode"
 }
 
-/// With the template of the submitter that the operator makes when the job has none.
+/// Adds the template of the submitter that the operator makes when the job has none.
 ///
-/// Why also at a start: what is assigned to the submitter must stand in a template of the job.
+/// Why also at a start: the assignment of the submitter must be in a template of the job.
 fn filled(job: &Value) -> Cow<'_, Value> {
     let absent = json::at(job, SUBMITTER).is_none() && json::at(job, CLUSTER).is_some();
     if !absent || !has_submitter(job) {
@@ -94,7 +94,7 @@ fn filled(job: &Value) -> Cow<'_, Value> {
     Cow::Owned(filled)
 }
 
-/// The container that the operator makes to hand the job in, with the image of the head.
+/// The container that the operator makes to submit the job, with the image of the head.
 fn submitter(job: &Value) -> Value {
     let mut container = json!({
         "name": "ray-job-submitter",
@@ -113,7 +113,7 @@ fn submitter(job: &Value) -> Value {
     container
 }
 
-/// A job for an existing cluster makes no pods but the one that hands it in, and cannot be held back.
+/// A job for an existing cluster makes no pods except the submitter, and cannot be suspended.
 fn is_queued(job: Member<'_>) -> bool {
     !selects_cluster(job.data)
 }

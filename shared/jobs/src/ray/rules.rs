@@ -1,4 +1,4 @@
-//! What is refused of a Ray cluster that a queue holds. *Source*: `spec/jobs.md 9.6, 9.7`.
+//! Rules for Ray clusters of a queue. *Source*: `spec/jobs.md 9.6, 9.7`.
 
 use super::head;
 use crate::by_path::Path;
@@ -6,10 +6,10 @@ use crate::json;
 use crate::kind::Member;
 use crate::problem::Problem;
 
-/// Worker groups beside the head. *Source*: `spec/jobs.md 2.3`.
+/// The largest number of worker groups beside the head. *Source*: `spec/jobs.md 2.3`.
 pub(super) const GROUPS_MAX: usize = 17;
 
-/// The problems of the cluster whose spec is at this path of an object of this kind, which may have so many worker groups.
+/// The problems of the cluster at path `spec` of an object, which may have `groups_max` worker groups.
 pub(super) fn of_cluster(kind: &str, object: Member<'_>, spec: Path, groups_max: usize) -> Vec<Problem> {
     let at = |field: &str| format!("{}.{field}", spec.join("."));
     let Some(cluster) = json::at(object.data, spec) else {

@@ -1,7 +1,7 @@
-//! `RayService`: Ray clusters of which one serves requests. *Source*: `spec/jobs.md 9.8`.
+//! `RayService`: Ray clusters, one of which serves requests. *Source*: `spec/jobs.md 9.8`.
 //!
-//! The operator (seen with `KubeRay` 1.6) never lets a cluster go that it has made while its service was held: it waits for the head of
-//! that cluster first. So such a cluster is deleted once the service is let go, and the operator makes it anew.
+//! The operator (seen with `KubeRay` 1.6) never resumes a cluster that it has created while its service was suspended: it first waits for
+//! the head of that cluster. So such a cluster is deleted once the service runs, and the operator creates it again.
 
 use roadstead_kinds::rows;
 
@@ -45,7 +45,7 @@ pub static RAY_SERVICE: ByPath = ByPath {
     },
 };
 
-/// One that is being deleted stays admitted: the operator first runs a job that cleans a Redis up.
+/// A service that is being deleted stays admitted: the operator first runs a job that cleans up a Redis.
 fn is_queued(service: Member<'_>) -> bool {
     service.meta.deletion_timestamp.is_none() || !head::is_tolerant(service, CLUSTER)
 }

@@ -1,4 +1,4 @@
-//! The pods that the Spark operator makes of an application.
+//! The pods that the Spark operator makes from an application.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,31 @@ use crate::json;
 
 /// The role that plans the work.
 pub(super) const DRIVER: &str = "driver";
-/// The role that does it.
+/// The role that executes the work.
 pub(super) const EXECUTOR: &str = "executor";
-/// Where the template of a role is put, and its number of pods. No field of the API has these names.
+/// The fields for the template of a role and its number of pods. No field of the API has these names.
 pub(super) const TEMPLATE: &str = "pods";
 pub(super) const NUMBER: &str = "number";
 
-/// Memory of a role that does not say. *Source*: Spark, `spark.driver.memory`.
+/// Default memory of a role. *Source*: Spark, `spark.driver.memory`.
 const MEMORY_MIB: u64 = 1024;
-/// Least memory beside the heap. *Source*: Spark, `spark.driver.memoryOverhead`.
+/// Least memory outside the heap. *Source*: Spark, `spark.driver.memoryOverhead`.
 const OVERHEAD_MIN_MIB: u64 = 384;
-/// Memory beside the heap, in thousandths of it. *Source*: Spark, `spark.kubernetes.memoryOverheadFactor`.
+/// Memory outside the heap, in thousandths of the heap. *Source*: Spark, `spark.kubernetes.memoryOverheadFactor`.
 const OVERHEAD_OF_JVM: u64 = 100;
-/// The same for programs that run beside a Java machine.
+/// Memory outside the heap for programs that run beside a Java machine, in thousandths of the heap.
 const OVERHEAD_OF_OTHERS: u64 = 400;
-/// Most digits after the point of a factor that count.
+/// The number of decimal places of a factor that count.
 const FACTOR_DIGITS: usize = 3;
 
-/// What a role says about its pods, and where a template has it.
+/// Fields of a role that a start may change, with their places in a template.
 const PLACED: [(&str, [&str; 2]); 4] = [
     ("labels", ["metadata", "labels"]),
     ("annotations", ["metadata", "annotations"]),
     ("nodeSelector", ["spec", "nodeSelector"]),
     ("tolerations", ["spec", "tolerations"]),
 ];
-/// The same, of what a start does not change.
+/// Fields of a role that a start does not change, with their places in a template's spec.
 const KEPT: [(&str, &str); 6] = [
     ("affinity", "affinity"),
     ("initContainers", "initContainers"),
@@ -59,9 +59,9 @@ pub(super) fn filled(app: &Value) -> Cow<'_, Value> {
     Cow::Owned(filled)
 }
 
-/// Takes the templates out again, and puts what was changed in them into the fields of their roles.
+/// Removes the templates, and moves their changes into the fields of their roles.
 ///
-/// The node selector of the whole application goes into the roles too: the API allows one of the two.
+/// The node selector of the whole application also moves into the roles, because the API allows only one of the two.
 pub(super) fn emptied(app: &mut Value) {
     let mut moved = false;
     for role in [DRIVER, EXECUTOR] {
@@ -156,7 +156,7 @@ fn resources(app: &Value, role: &str) -> Value {
     json!({"requests": requests, "limits": limits})
 }
 
-/// Heap and what is beside it.
+/// The heap plus the memory outside of it.
 fn memory_mib(app: &Value, role: &str) -> u64 {
     let of = |field: &str| json::text(app, &["spec", role, field]);
     let heap = of("memory").and_then(mib).unwrap_or(MEMORY_MIB);
@@ -172,7 +172,7 @@ fn memory_mib(app: &Value, role: &str) -> u64 {
     heap.saturating_add(beside.unwrap_or_else(|| share.max(OVERHEAD_MIN_MIB)))
 }
 
-/// An amount of memory as Spark writes it, in MiB: a number, and one of `k`, `m`, `g`, `t`, `p`; without one it counts MiB.
+/// Parses an amount of memory as Spark writes it, in MiB: a number with `k`, `m`, `g`, `t` or `p`, or without suffix in MiB.
 fn mib(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -191,7 +191,7 @@ fn mib(text: &str) -> Option<u64> {
     }
 }
 
-/// A factor such as `0.25`.
+/// Parses a factor such as `0.25`.
 fn thousandths(text: &str) -> Option<u64> {
     let text = text.trim();
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));

@@ -38,7 +38,7 @@ fn a_driver_and_its_executors_ask_for_what_the_operator_will_ask_for() {
     assert_eq!(sizes, [("driver", 1), ("executor", 3)]);
     assert_eq!(sets[0].template["spec"]["serviceAccountName"], "spark");
     assert_eq!(sets[1].template["metadata"]["labels"], json!({"own": "label"}));
-    // A heap, and beside it a tenth of it but no less than 384 MiB.
+    // The heap plus a tenth of it, but no less than 384 MiB.
     check(json!({}), 0, json!({"cpu": "1", "memory": "896Mi"}));
     check(json!({}), 1, json!({"cpu": "2", "memory": "9011Mi"}));
     let python = json!({"type": "Python"});

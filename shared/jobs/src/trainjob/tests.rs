@@ -17,7 +17,7 @@ fn job(spec: &Value) -> Value {
     changed(&job, |job| TrainJob.own_defaults(job))
 }
 
-/// What Trainer makes of it, with this template.
+/// The JobSet that Trainer makes of it, with this template.
 fn made(template: &Value) -> Value {
     let spec = json!({"parallelism": 3, "completions": 3, "template": template});
     json!({
@@ -47,7 +47,7 @@ fn started(job: &Value, made: &Value) -> Vec<Value> {
     });
     let patch = |write: Write| match write {
         Write::Patch { patch, .. } => patch,
-        Write::Delete { .. } => panic!("nothing is deleted"),
+        Write::Delete { .. } | Write::Bind { .. } => panic!("nothing is deleted or put on a node"),
     };
     writes.into_iter().map(patch).collect()
 }

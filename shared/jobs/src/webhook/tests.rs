@@ -86,7 +86,7 @@ fn what_a_queue_holds_is_suspended() {
         namespace: Namespace::Outside,
         ..facts(&no)
     };
-    assert!(!suspended(queued(), &outside), "nobody would start it");
+    assert!(!suspended(queued(), &outside), "no controller would start it");
     let all = DefaultFacts {
         namespace: Namespace::InsideAll,
         ..facts(&no)
@@ -289,4 +289,27 @@ fn gates_and_elasticity_do_not_grow_later() {
     check(json!({GATES: "x.io/a,x.io/b"}), json!({GATES: "x.io/b"}), 0);
     check(json!({GATES: "x.io/a"}), json!({}), 0);
     check(json!({}), json!({"kueue.x-k8s.io/elastic-job": "true"}), 1);
+}
+
+/// Spec: multikueue 3.3 R3 (deviation)
+#[test]
+fn tries_elsewhere_are_a_small_number() {
+    const RETRY: &str = "roadstead.dev/retry-elsewhere";
+    let gates = FeatureGates::default();
+    let told = |tries: &str| on_create(&job(json!({QUEUE: "q"}), json!({RETRY: tries}), true), &gates);
+    for fine in ["0", "2", "100"] {
+        assert_eq!(told(fine), []);
+    }
+    for wrong in ["", "-1", "101", "two", "1.5"] {
+        let problems = told(wrong);
+        assert_eq!(problems.len(), 1, "{wrong}");
+        let text = problems[0].to_string();
+        assert!(
+            text.contains(RETRY) && text.contains("must be a number from 0 to 100"),
+            "{text}"
+        );
+    }
+    let old = job(json!({QUEUE: "q"}), json!({}), false);
+    let new = job(json!({QUEUE: "q"}), json!({RETRY: "many"}), false);
+    assert_eq!(on_update(&old, &new, Presence::Absent, &gates).len(), 1);
 }

@@ -14,19 +14,19 @@ use serde_json::Value;
 use crate::json;
 use crate::problem::{LABEL_KEY_RULE, Problem, is_label_key};
 
-/// Most layers of slices. *Source*: `spec/jobs.md 8`.
+/// The largest number of layers of slices. *Source*: `spec/jobs.md 8`.
 const LAYERS_MAX: usize = 3;
-/// Pod sets in a group: a leader and its workers.
+/// The number of pod sets in a group: a leader and its workers.
 const GROUP_SETS: usize = 2;
 
-/// The template of one pod set.
+/// The template of a pod set.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
-    /// Where it stands, such as `spec.template`.
+    /// Its path, such as `spec.template`.
     pub(super) path: String,
     /// The template.
     pub(super) content: &'a Value,
-    /// How many pods are made of it.
+    /// The number of pods made of it.
     pub(super) count: u32,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Template<'a> {
         format!("{}.metadata.annotations[{key}]", self.path)
     }
 
-    /// What required and preferred topology ask for; both sets of a group must say the same.
+    /// The required and the preferred topology; both sets of a group must have the same.
     fn place(&self) -> [Option<&'a str>; 2] {
         [
             self.get(PODSET_REQUIRED_TOPOLOGY),
@@ -48,7 +48,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// What is wrong with the topology annotations of a job's templates.
+/// The problems of the topology annotations of a job's templates.
 pub(super) fn problems(templates: &[Template<'_>], gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = Vec::new();
     for template in templates {
@@ -63,7 +63,7 @@ pub(super) fn problems(templates: &[Template<'_>], gates: &FeatureGates) -> Vec<
     problems
 }
 
-/// The fields by which a template asks for one place for all its pods.
+/// The fields with which a template demands one place for all its pods.
 pub(super) fn fixed_places(template: &Template<'_>) -> Vec<String> {
     [PODSET_REQUIRED_TOPOLOGY, PODSET_PREFERRED_TOPOLOGY]
         .into_iter()
@@ -109,7 +109,7 @@ fn request(template: &Template<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Wire: the spellings that the reference's language takes for a boolean.
+/// Wire: the texts that Go accepts as a boolean.
 fn is_bool(text: &str) -> bool {
     [
         "1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False",
@@ -219,7 +219,7 @@ fn group_of(template: &Template<'_>, problems: &mut Vec<Problem>) {
         return;
     };
     let field = template.field(PODSET_GROUP_NAME);
-    // Why: a bare number is the name that the engine gives to a pod set that is alone.
+    // Why: a bare number is the name that the engine gives to a pod set without a group.
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         problems.push(Problem::invalid(field.clone(), "must not be a number").of(name));
     }

@@ -1,4 +1,4 @@
-//! How watches end, and what is done then depends on.
+//! How watches end, which decides what the cache does next.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::WATCH_SECS;
 pub(super) enum Ended {
     /// It may go on from this version.
     At(String),
-    /// It stayed open and said nothing after this version, for longer than an API server does.
+    /// It stayed open but was silent after this version for longer than an API server ever is.
     Silent(String),
     /// Everything must be listed again.
     Lost,
 }
 
-/// What came before a watch.
+/// What came before a new watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Last {
     /// A list.
     Listed,
     /// A watch that ended when its time was over.
     Full,
-    /// As [`Last::Full`], and for [`CHECK_PERIOD`](super::CHECK_PERIOD) nobody has looked whether the watches left anything out.
+    /// As [`Last::Full`], but the last comparison with the storage is more than [`CHECK_PERIOD`](super::CHECK_PERIOD) ago.
     Unchecked,
     /// A watch that said nothing for too long.
     Silent,

@@ -1,4 +1,4 @@
-//! How a cache stands with its API server.
+//! The health of a cache's connection to its API server.
 
 use roadstead_core::kind::KindState;
 
@@ -9,15 +9,14 @@ pub enum Health {
     Starting,
     /// Listed and watching.
     Live,
-    /// The last list or watch failed, with what the other side said.
+    /// The last list or watch failed, with the API server's words.
     Failing(String),
-    /// The API server does not serve the kind, so there are no objects of it. Only of a cache that is run by
-    /// [`Cache::run_where_served`].
+    /// The API server does not serve the kind, so no objects of it exist. Only a cache run by [`Cache::run_where_served`] has it.
     NotServed,
 }
 
 impl Health {
-    /// What is known of the kind.
+    /// What is known of the kind: unknown, served or absent.
     pub const fn state(&self) -> KindState {
         match self {
             Self::Live => KindState::Serving,
@@ -26,7 +25,7 @@ impl Health {
         }
     }
 
-    /// Whether what is cached is all there is.
+    /// Whether the cache is complete.
     pub const fn is_settled(&self) -> bool {
         matches!(self, Self::Live | Self::NotServed)
     }

@@ -1,4 +1,4 @@
-//! What an answer to a list says of what was cached before.
+//! What an answer to a list says about objects that were cached before.
 
 use kube::Resource;
 
@@ -7,11 +7,11 @@ use super::version_of;
 /// One answer to a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// Of what is stored; `None` when it is no number.
+    /// The storage's version; `None` when it is not a number.
     pub(super) version: Option<u64>,
-    /// The highest that was seen before it was asked for.
+    /// The highest version seen before the list was requested.
     pub(super) newest: u64,
-    /// Whether the storage is known to have gone back, though its versions may have caught up since.
+    /// Whether the storage is known to have gone back, even if its versions have caught up since.
     pub(super) distrusted: bool,
 }
 
@@ -20,7 +20,7 @@ impl Listed {
         self.distrusted || self.version.is_some_and(|version| version < self.newest)
     }
 
-    /// Whether it was made after this object was stored, so that it shows it if it is still there.
+    /// Whether the list was made after this object was stored, so that the list shows the object if it still exists.
     pub(super) fn covers<K: Resource>(self, object: &K) -> bool {
         match (self.version, version_of(object)) {
             (Some(listed), Some(stored)) => stored <= listed || self.went_back(),

@@ -1,7 +1,7 @@
-//! Whether what is cached and what is stored are of one history, after the connection was lost.
+//! Whether the cache and the storage are of one history, after the connection was lost.
 //!
-//! Invariant: pure; only names, UIDs and versions are looked at. It never says so of a history that only went on: objects may
-//! have been added, changed and deleted meanwhile, and the watch that follows tells them.
+//! Invariant: pure; it reads only names, UIDs and versions. It never reports a restore when the history only went on: objects may
+//! have been added, changed and deleted meanwhile, and the next watch tells of that.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use roadstead_core::name::Key;
 
 use crate::raw::Print;
 
-/// What was cached when the connection was lost.
+/// The cache as it was when the connection was lost.
 #[derive(Debug)]
 pub(super) struct Past {
-    /// Up to here the last watch or list has shown everything.
+    /// Up to this version the last watch or list has shown everything.
     shown: u64,
     held: BTreeMap<Key, Print>,
 }
@@ -23,8 +23,8 @@ impl Past {
         Self { shown, held }
     }
 
-    /// Compares it with all that was stored at version `at`, asked for after `self` was taken. `None`: the storage was
-    /// restored from a backup. Otherwise what is not there any more.
+    /// Compares it with everything stored at version `at`, requested after `self` was taken. `None`: the storage was restored
+    /// from a backup. Otherwise the objects that are not stored any more.
     pub(super) fn compare(mut self, stored: &[(Key, Print)], at: Option<u64>) -> Option<Missing> {
         let Some(at) = at else {
             return Some(Missing::default());
@@ -36,9 +36,9 @@ impl Past {
             let held = self.held.remove(key);
             let before = held.as_ref().map(|held| held.version);
             let goes_on = match (before, stored.version) {
-                // Why the UID too: a history that was taken back uses its versions again, perhaps for the same name (seed 3129).
+                // Why the UID too: a restored storage gives the same versions again, perhaps to a new object of the same name.
                 (Some(Some(before)), Some(now)) if before == now => held.is_some_and(|held| held == *stored),
-                // Why: what is older than what was shown, and not what was shown, was never shown.
+                // Why: a stored version up to `shown` that differs from the cached one was never shown to us.
                 (Some(Some(before)), Some(now)) => now > before.max(self.shown),
                 (None, Some(now)) => now > self.shown,
                 (Some(None), _) | (_, None) => true,
@@ -54,7 +54,8 @@ impl Past {
     }
 }
 
-/// Objects that are cached and not stored any more. The watch must tell their deletion by the version at which they were missed.
+/// Objects that are cached but not stored any more. The watch must tell of their deletion before it passes the version at which
+/// they were missed.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     at: u64,
@@ -62,8 +63,8 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Whether a watch that has come to `version` has passed over one of them, which shows that the storage was restored to
-    /// before it was made. `cached` is the version of what is cached of that name now.
+    /// Whether a watch at `version` has passed over a missing object without telling of its deletion. Then the storage was
+    /// restored to before that object. `cached` is the cached version of that name now.
     pub(super) fn is_never_told(&mut self, version: &str, cached: impl Fn(&Key) -> Option<u64>) -> bool {
         if self.objects.is_empty() || version.parse().is_ok_and(|version: u64| version < self.at) {
             return false;
@@ -91,7 +92,7 @@ mod tests {
             .collect()
     }
 
-    /// The names of what is missing, or `None` when the storage was restored.
+    /// The names of the missing objects, or `None` when the storage was restored.
     fn compared(shown: u64, held: &[(&str, u64)], stored: &[(&str, u64)], now: u64) -> Option<Vec<String>> {
         let missing = Past::new(shown, at(held)).compare(&at(stored), Some(now))?;
         Some(missing.objects.keys().map(|key| key.name.to_string()).collect())
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(compared(10, &[], &[], 10), NOTHING);
     }
 
-    /// Spec: safety F15. Found by seed 1791: what had been deleted was there again, and the versions had caught up.
+    /// Spec: safety F15. Deleted objects were back after the restore, and the versions had caught up.
     #[test]
     fn what_was_never_shown_is_of_another_history() {
         assert_eq!(compared(10, &[], &[], 9), None, "the storage is behind");
@@ -137,7 +138,7 @@ mod tests {
         );
     }
 
-    /// Spec: safety F15. Found by seed 3129: made again after the restore, at the version that the first had come to.
+    /// Spec: safety F15. An object was created again after the restore, at the version that the first one had.
     #[test]
     fn another_object_of_the_same_name_and_version_is_of_another_history() {
         let (first, second) = (print("first", Some(12)), print("second", Some(12)));

@@ -17,26 +17,27 @@ use super::{Cache, Health, set};
 use crate::retry::Backoff;
 use crate::served;
 
-/// How often at least everything that is known is compared with names and versions of everything that is stored.
+/// How often, at least, the whole cache is compared with the names and versions of everything stored.
 ///
-/// Why so seldom: an API server that leaves an event out of a watch is rare, and the comparison grows with what is stored.
+/// Why so seldom: an API server rarely leaves an event out of a watch, and the cost of the comparison grows with the storage.
 pub(super) const CHECK_PERIOD: Duration = Duration::from_hours(1);
 /// First and longest pause between attempts to list or watch again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// First and longest pause until a kind is looked for again that is not served.
+/// First and longest pause before a kind that is not served is looked for again.
 ///
-/// Unlike the anchor: there the longest pause is two minutes (`spec/jobs.md 4.2`), and an administrator who has just installed a kind would wait that long.
+/// Unlike the anchor: its longest pause is two minutes (`spec/jobs.md 4.2`), and an administrator who has just installed a kind
+/// would wait that long.
 const ABSENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 impl<K> Cache<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has
-    /// forgotten it (410). `labels` restricts what is held.
+    /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has forgotten it
+    /// (410). `labels` restricts the cached objects.
     ///
-    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from
-    /// which a worker counts as connected, and it uses bookmarks as heartbeats.
+    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from which a worker
+    /// counts as connected, and it uses bookmarks as heartbeats.
     pub fn run(
         self: Arc<Self>,
         api: Api<K>,
@@ -46,8 +47,8 @@ where
         self.run_as(api, labels, None, stop)
     }
 
-    /// The same for a kind that the API server may not serve, now or later: as long as it does not, nothing is here
-    /// ([`Health::NotServed`]), and it is looked for again and again.
+    /// As [`Cache::run`], for a kind that the API server may not serve, now or later. While it is not served, the cache is empty
+    /// ([`Health::NotServed`]) and the kind is looked for again and again.
     ///
     /// *Source*: `spec/jobs.md 4.2`.
     pub fn run_where_served(
@@ -67,7 +68,7 @@ where
         kind: Option<ApiResource>,
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send {
-        // Why before anything is polled: a task that waits until the cache is live must not see how its last run ended.
+        // Why before the first poll: a task that waits for a live cache must not see how the last run ended.
         self.health.modify(|health| set(health, Health::Starting));
         async move { self.keep_up(api, labels, kind, stop).await }
     }
@@ -82,7 +83,7 @@ where
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
             let mut absent = Backoff::new(ABSENT.0, ABSENT.1);
-            // How the last watch ended: a list needs no comparison, and one that lived its time was not cut off.
+            // How the last watch ended. After a list, or after a watch that ended on time, no full comparison is needed.
             let mut last = Last::Cut;
             let mut checked = Instant::now();
             loop {
@@ -92,7 +93,7 @@ where
                 if !matches!(last, Last::Full) {
                     checked = Instant::now();
                 }
-                // Why asked again: a watch that was under way meanwhile has put its version back.
+                // Why read again: a watch that was open meanwhile has stored its version.
                 let version = { self.version.lock() }
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone()
@@ -127,7 +128,7 @@ where
                         self.health.modify(|health| set(health, Health::NotServed));
                         tokio::select! {
                             biased;
-                            // Why: what is to be listed again may be served by now.
+                            // Why: a kind that is asked to be listed again may be served by now.
                             () = self.refreshed.notified() => {}
                             () = tokio::time::sleep(absent.pause()) => {}
                         }

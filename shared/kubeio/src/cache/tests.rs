@@ -37,7 +37,7 @@ fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
         .and_then(|o| o.metadata.resource_version.clone())
 }
 
-/// A list that nothing newer was seen before.
+/// A list before which nothing newer was seen.
 fn listed(version: u64) -> Listed {
     Listed {
         version: Some(version),
@@ -62,7 +62,7 @@ fn a_list_of_a_restored_storage_replaces_what_never_happened() {
     cache.keep_only(&[Key::new("ns", "changed")].into(), restored);
     assert_eq!(version(&cache, "changed").as_deref(), Some("30"));
     assert_eq!(version(&cache, "created"), None);
-    // It has gone on meanwhile, further than we had been.
+    // The cluster has gone on meanwhile, further than the cache had been.
     cache.observe(object("changed", "1", "70"));
     cache.observe_listed(object("changed", "1", "35"), listed(80));
     assert_eq!(version(&cache, "changed").as_deref(), Some("35"));
@@ -124,7 +124,7 @@ async fn after_the_storage_went_back_what_is_listed_counts_however_old_it_looks(
     run.await.unwrap();
 }
 
-/// Spec: safety F15. Found by seed 1791: the versions had caught up before the connection was back.
+/// Spec: safety F15. The versions had caught up before the connection was back.
 #[tokio::test]
 async fn a_restored_storage_that_has_caught_up_is_found_out_after_a_loss() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -170,7 +170,7 @@ fn a_late_deletion_does_not_take_the_successor() {
     assert!(version(&cache, "a").is_some());
 }
 
-/// Found by the simulation: who connected anew took the end of the last connection for the beginning of this one.
+/// A new run must not show the end of the last run as its own state.
 #[tokio::test]
 async fn a_new_run_does_not_show_how_the_last_one_ended() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -207,7 +207,7 @@ fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
     );
 }
 
-/// The first listener waits for what the other thread does, which must not be told of its own change meanwhile.
+/// The first listener waits for the other thread's change, and must not be told of that change meanwhile.
 #[test]
 fn changes_are_told_in_the_order_in_which_they_happened() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -233,9 +233,7 @@ fn changes_are_told_in_the_order_in_which_they_happened() {
     assert_eq!(*told.lock().unwrap(), ["1", "2", "gone"]);
 }
 
-/// A Workload was deleted in the moment in which its quota was written, and the watch was faster than the answer.
-///
-/// Found by seed 24087
+/// A Workload was deleted at the moment its quota was written, and the watch was faster than the answer to the write.
 #[test]
 fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -245,10 +243,10 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     cache.forget(&Key::new("ns", "a"), Some("1"));
     cache.observe(object("a", "1", "77"));
     assert_eq!(version(&cache, "a"), None);
-    // Another one of that name.
+    // A successor of that name.
     cache.observe(object("a", "2", "79"));
     assert_eq!(version(&cache, "a").as_deref(), Some("79"));
-    // What the watch itself tells is there, and so is what a storage that was restored says.
+    // Objects from the watch itself are cached, and so are those of a restored storage.
     cache.observe_told(object("b", "3", "78"));
     assert_eq!(version(&cache, "b").as_deref(), Some("78"));
     cache.distrust();
@@ -256,7 +254,7 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     assert_eq!(version(&cache, "c").as_deref(), Some("40"));
 }
 
-/// Spec: safety F15. Found by seed 3129: a copy that a restore had taken back stayed cached after its successor was deleted.
+/// Spec: safety F15. A copy that a restore had taken back stayed cached after its successor was deleted.
 #[test]
 fn of_a_name_whose_end_is_told_nothing_older_stays() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
@@ -317,7 +315,7 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
         .await
         .unwrap();
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
-    // What is cached is not asked for.
+    // A cached object is not asked for.
     cache
         .look_up(&answering(&object("a", "2", "9")), &key)
         .await
@@ -325,7 +323,7 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
 }
 
-/// A watch that is told of nothing but the time, each hundred seconds, until it ends. Without an end it says nothing at all.
+/// A watch that sends only bookmarks, one each hundred seconds, until it ends. Without an end it sends nothing at all.
 fn watched(ends: Option<Duration>) -> UnsyncBoxBody<Bytes, std::io::Error> {
     const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\
                             \"metadata\":{\"resourceVersion\":\"30\"}}}\n";
@@ -342,7 +340,7 @@ fn watched(ends: Option<Duration>) -> UnsyncBoxBody<Bytes, std::io::Error> {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// How long it takes until a cache knows of a change that no watch tells, when watches end so.
+/// How long a cache takes to find a change that no watch tells of, when watches end so.
 async fn knows_after(ends: Option<Duration>) -> Duration {
     let lists = AtomicUsize::new(0);
     let server = move |request: http::Request<Body>| {

@@ -18,13 +18,13 @@ use super::{
 /// Reasons of the events that arrived, and when.
 type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
 
-/// A recorder whose API server takes so long for each event.
+/// A recorder whose API server takes `took` for each event.
 fn slow(took: Duration) -> (Recorder, Arrived) {
     let (recorder, arrived, _) = stoppable(took, &CancellationToken::new());
     (recorder, arrived)
 }
 
-/// The same until it is stopped, and the task that writes.
+/// As [`slow`], until it is stopped, and the task that writes.
 fn stoppable(took: Duration, stop: &CancellationToken) -> (Recorder, Arrived, tokio::task::JoinHandle<()>) {
     let (arrived, start) = (Arrived::default(), Instant::now());
     let list = arrived.clone();
@@ -129,7 +129,7 @@ async fn the_routine_takes_a_twentieth_of_the_time_and_none_that_is_old_is_writt
     }
     let dropped = usize::try_from(recorder.dropped()).unwrap_or_default();
     assert_eq!(dropped, in_time * 2 - written.len());
-    // The next ones are told as if nothing had been.
+    // The next events are handled as if nothing had failed.
     recorder.record(job(), Note::routine("Finished", "on east"));
     sleep(LINGER * 2).await;
     assert_eq!(
@@ -223,7 +223,7 @@ async fn events_that_cannot_be_written_are_counted_and_told_once_until_they_are_
     assert!(unwritten.failed(&refused(500, "in namespace b"), start + QUIET * 4));
 }
 
-/// Else a process whose controllers are switched off would end: the end of any part ends it.
+/// Otherwise a process whose controllers are switched off would end, because the end of any part ends the process.
 #[tokio::test(start_paused = true)]
 async fn who_writes_events_waits_for_the_stop_also_when_nobody_records_any() {
     let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());

@@ -1,13 +1,13 @@
-//! What is accepted and does nothing here: one table, so that nothing is passed over in silence.
+//! Settings that are accepted but have no effect here: one table, so that no such setting is ignored silently.
 //!
-//! Whoever builds a part deletes its lines.
+//! A change that gives a setting its effect deletes its lines here.
 
 use roadstead_api::config::{Config, FeatureGate, RetiredGate};
 use roadstead_kinds::{Built, Kind, Kinds};
 
 use super::Findings;
 
-/// What we do, whatever a gate says.
+/// How Roadstead behaves, whatever the gate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fixed {
     /// As if the gate were on.
@@ -22,7 +22,7 @@ const SLICES: &str = "elastic jobs are not built yet";
 const KIND: &str = "jobs of this kind are not handled yet";
 const INTERNAL: &str = "it chooses between two ways of working inside the reference";
 
-/// Gates whose setting is not looked at: what we do instead, and why.
+/// Gates whose setting is ignored: the behaviour instead, and why.
 #[rustfmt::skip]
 const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::AssignQueueLabelsForPods, Fixed::On, "pods always get the labels of their queues"),
@@ -71,7 +71,7 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::WorkloadRequestUseMergePatch, Fixed::Off, INTERNAL),
 ];
 
-/// Keys that are not looked at, and why.
+/// Keys whose value is ignored, and why.
 const KEYS: &[(&str, &str)] = &[
     ("clientConnection", "requests to API servers are not throttled"),
     (
@@ -95,7 +95,7 @@ const KEYS: &[(&str, &str)] = &[
     ("resources.deviceClassMappings", DEVICES),
 ];
 
-/// One sentence for each key and gate that was written and does nothing. `settings` are the gates of file and flag.
+/// One sentence for each key and gate that was written but has no effect. `settings` are the gates of file and flag.
 pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<String> {
     let keys = KEYS
         .iter()
@@ -107,7 +107,7 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
         }
         let gate = FeatureGate::named(name)?;
         let (_, fixed, why) = GATES.iter().find(|(idle, _, _)| *idle == gate)?;
-        // Why silence when they agree: what was asked for is what happens.
+        // Why no warning if both agree: the behaviour is the requested one.
         ((*fixed == Fixed::On) != *on).then(|| format!("feature gate {name}={on} has no effect: {why}"))
     });
     let strategy = (FeatureGate::QuotaCheckStrategy, "resources.quotaCheckStrategy");

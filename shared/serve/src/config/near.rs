@@ -1,11 +1,11 @@
-//! The word somebody probably meant.
+//! The word that the user probably meant.
 
-/// Farther away than this part of its length a word is another word.
+/// A word that differs in more than this part of its length is another word.
 const LENGTH_PART: usize = 3;
-/// A slip of this many letters is forgiven in short words too.
+/// This many wrong letters are accepted in short words too.
 const SLIP_MIN: usize = 2;
 
-/// The candidate nearest to what was written, if one is near. Capitals do not count; of equals the first wins.
+/// The candidate most similar to the written word, if one is similar. Case does not count; of equals the first wins.
 pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&written, &known.to_lowercase());
@@ -16,7 +16,7 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
     (distance <= SLIP_MIN.max(known.len() / LENGTH_PART)).then_some(known)
 }
 
-/// Appends the nearest of the words that a complaint about an unknown one lists in backticks.
+/// Appends the most similar word to an error about an unknown one, which lists the known ones in backticks.
 pub(super) fn with_hint(message: String) -> String {
     let unknown = ["unknown key `", "unknown value `"]
         .iter()
@@ -27,7 +27,7 @@ pub(super) fn with_hint(message: String) -> String {
         .filter(|_| unknown)
         .and_then(|written| nearest(written, words));
     match near {
-        // Why not for one: it is named anyway.
+        // Why only with several: a single one is in the message already.
         Some(near) if message.contains("one of") => format!("{message}; did you mean `{near}`?"),
         Some(_) | None => message,
     }

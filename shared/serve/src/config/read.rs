@@ -1,7 +1,7 @@
 //! From text to documents, with every unknown key and wrong value found in one go.
 //!
-//! Why it takes out and tries again: a serde reader stops at its first complaint. So the complaint is noted, the key
-//! at fault is taken out of the tree, and the rest is read again, at most [`PROBLEMS_MAX`] times.
+//! Why keys are removed and the text is read again: a serde reader stops at its first error. So the error is noted, its key is
+//! removed from the tree, and the rest is read again, at most [`PROBLEMS_MAX`] times.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ fn document(kind: DocumentKind, mut node: Node, findings: &mut Findings) -> Opti
     None
 }
 
-/// A key that is missing only because its wrong value was taken out is no news.
+/// Whether a key is missing only because its wrong value was removed; that is no new problem.
 fn follows_from(taken: &BTreeSet<String>, path: &str, message: &str) -> bool {
     let key = message
         .strip_prefix("missing field `")
@@ -138,7 +138,7 @@ fn follows_from(taken: &BTreeSet<String>, path: &str, message: &str) -> bool {
     key.is_some_and(|key| taken.contains(&format!("{path}.{key}")))
 }
 
-/// Serde's words in the words of a configuration file.
+/// Serde's message in the terms of a configuration file.
 fn plain(message: &str) -> String {
     message
         .replacen("unknown field", "unknown key", 1)

@@ -1,7 +1,7 @@
-//! Rules that one key's type cannot hold: ranges, lists that must not repeat, keys that exclude each other.
+//! Rules that the type of one key cannot express: ranges, lists without repetition, keys that exclude each other.
 //!
-//! Messages in quotation marks in the specification are used as they stand. Source: spec/api.md API-13,
-//! spec/multikueue.md 7, spec/jobs.md 3.
+//! Messages in quotation marks in the specification are used unchanged. Source: spec/api.md API-13, spec/multikueue.md 7,
+//! spec/jobs.md 3.
 
 mod federation;
 mod metrics;
@@ -22,7 +22,7 @@ const AT_LEAST_ZERO: &str = "must be greater than or equal to 0";
 const ABOVE_ZERO: &str = "must be greater than 0";
 const DEVICE_CLASS_MAPPINGS_MAX: usize = 16;
 const TOKEN_LIFETIME_SECONDS_MIN: i64 = 600;
-/// Checks everything.
+/// Checks all rules.
 pub(super) fn check(config: &Config, kinds: Kinds, findings: &mut Findings) {
     namespaces(config, kinds, findings);
     process(config, findings);
@@ -98,7 +98,7 @@ fn namespaces(config: &Config, kinds: Kinds, findings: &mut Findings) {
         .frameworks
         .iter()
         .filter_map(|name| kinds.named(name))
-        // Why also those that work through pods: the pod webhook is on with any of them. Source: spec/jobs.md 4.1.
+        // Why also kinds that work through pods: each of them enables the pod webhook. Source: spec/jobs.md 4.1.
         .any(|kind| kind == &rows::POD || kind.implies == Some(rows::POD.framework));
     let Some(options) = &config.integrations.pod_options else {
         return;
@@ -205,7 +205,7 @@ fn pods_ready(config: &Config, findings: &mut Findings) {
         return;
     };
     not_negative("waitForPodsReady.timeout", wait.timeout, findings);
-    // Why: an absent recoveryTimeout equals timeout; one complaint is enough then.
+    // Why: an absent recoveryTimeout equals timeout; one problem is enough then.
     if wait.recovery_timeout != wait.timeout {
         not_negative(
             "waitForPodsReady.recoveryTimeout",
@@ -372,7 +372,7 @@ fn roadstead(config: &Config, findings: &mut Findings) {
             );
         }
     }
-    // Why not the same twice: what is not written is the namespace of the process, about which it was said above.
+    // Why not for the default: it is the namespace of the process, which has a problem of its own above.
     let lease_namespace = &roadstead.multi_kueue.lease_namespace;
     if !is_dns_label(lease_namespace) && *lease_namespace != config.namespace {
         findings.add("multiKueue.leaseNamespace", "must be the name of a namespace");

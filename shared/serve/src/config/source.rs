@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::{Error, FILE_BYTES_MAX};
 
-/// The name that stands for standard input.
+/// The name of standard input.
 const STANDARD_INPUT: &str = "-";
-/// What every configuration file names.
+/// The API group of every configuration file.
 const GROUP: &str = "config.kueue.x-k8s.io/";
 
-/// A text and how problems name it.
+/// A text, and its name in problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The file, or where in it the text stands.
+    /// The file, and the place in it where the text is.
     pub origin: String,
     /// The text.
     pub text: String,
@@ -26,7 +26,7 @@ impl Source {
     /// Reads a file; `-` is standard input.
     ///
     /// # Errors
-    /// What cannot be read, and what is larger than [`FILE_BYTES_MAX`].
+    /// The file cannot be read, or is larger than [`FILE_BYTES_MAX`].
     pub fn read(file: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {
             path: file.to_owned(),
@@ -52,9 +52,9 @@ impl Source {
         })
     }
 
-    /// What a `ConfigMap` holds instead of the `ConfigMap`; anything else stays as it is.
+    /// The configuration inside a `ConfigMap`; any other text stays as it is.
     ///
-    /// Positions of problems count from the first line of what it holds.
+    /// Positions of problems count from the first line of the inner text.
     #[must_use]
     pub fn unwrapped(self) -> Self {
         let documents: Vec<Value> = serde_saphyr::from_multiple(&self.text).unwrap_or_default();

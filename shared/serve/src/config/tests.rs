@@ -22,7 +22,7 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
-/// One key that is wrong, in a file that has nothing else.
+/// The problem of a file that has only this one.
 fn only_problem(header: &str, body: &str) -> String {
     let found = problems(&format!("{header}{body}"));
     assert_eq!(found.len(), 1, "{found:#?}");
@@ -58,7 +58,7 @@ fn two_documents_in_either_order_become_one_config() {
     assert!(read(&ours).unwrap().roadstead.admission_paused);
 }
 
-/// A file as a workflow engine's documentation gives it to people who queue its pods.
+/// The file that a workflow engine's documentation gives to users who queue its pods.
 #[test]
 fn a_v1beta1_file_for_workflow_pods_is_read() {
     let text = format!(
@@ -214,7 +214,7 @@ fn text_that_is_not_yaml_has_its_line() {
     );
 }
 
-/// A body that breaks one rule, and what the only problem says.
+/// A body that breaks one rule, and the message of its only problem.
 const RULES: &[(&str, &str)] = &[
     (
         "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kueue-system]}]}",

@@ -1,4 +1,4 @@
-//! YAML as a tree that remembers where everything stood.
+//! YAML as a tree that remembers the position of each node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 use serde_path_to_error::Segment;
 use serde_saphyr::Spanned;
 
-/// A node and where it begins.
+/// A node and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     path: String,
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for AnyContent {
     }
 }
 
-/// Where each key path of all documents stands.
+/// The position of each key path of all documents.
 #[derive(Debug, Default)]
 pub(super) struct Positions(BTreeMap<String, Place>);
 
@@ -146,7 +146,7 @@ impl Positions {
 }
 
 impl Node {
-    /// Gives every node its path and notes where it stands. Call once, on the root.
+    /// Gives every node its path and notes its position. Call once, on the root.
     pub(super) fn name_paths(&mut self, path: String, positions: &mut Positions) {
         let value = match &self.content {
             Content::Scalar(value) if !may_hold_secret(&path) => printed(value),
@@ -194,7 +194,7 @@ impl Node {
         matches!(self.content, Content::Map(_))
     }
 
-    /// The child with this key, when this is a mapping that has it.
+    /// The child with this key, if this is a mapping that has it.
     pub(super) fn child(&self, key: &str) -> Option<&Self> {
         match &self.content {
             Content::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, node)| node),
@@ -202,7 +202,7 @@ impl Node {
         }
     }
 
-    /// The text, when this is text.
+    /// The text, if this is a text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(value) => value.as_str(),
@@ -210,7 +210,7 @@ impl Node {
         }
     }
 
-    /// Takes out the deepest node on the way that exists, other than the root.
+    /// Removes the deepest existing node on the way, other than the root.
     pub(super) fn take(&mut self, way: &[&Segment]) -> Option<Self> {
         let (step, rest) = way.split_first()?;
         match (&mut self.content, step) {
@@ -228,7 +228,7 @@ impl Node {
     }
 }
 
-/// The environment and the arguments of a credentials program may hold secrets, which complaints would quote.
+/// Whether a value may be a secret, which errors must not quote: the environment and arguments of a credentials program.
 pub(super) fn may_hold_secret(path: &str) -> bool {
     let in_environment = path.contains(".execConfig.env") && path.rsplit('.').next() != Some("name");
     in_environment || path.contains(".execConfig.args")
@@ -243,7 +243,7 @@ fn printed(value: &Value) -> Option<String> {
     }
 }
 
-/// Reads from the tree. Unlike JSON's own reader it takes no list where a mapping belongs.
+/// Reads from the tree. Unlike JSON's own reader it accepts no list where a mapping belongs.
 impl<'de> Deserializer<'de> for &'de Node {
     type Error = serde_json::Error;
 

@@ -1,4 +1,4 @@
-//! Answers that count for a moment.
+//! Answers that are kept for a moment.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,7 @@ impl<K: Ord, V: Clone> Kept<K, V> {
         if all.len() >= KEPT_MAX {
             all.retain(|_, (since, _)| since.elapsed() < KEPT_MAX_AGE);
         }
-        // Why nothing is thrown out for it: who floods us with new names must not push out those that are used.
+        // Why no other answer is dropped for it: a client that floods us with new names must not push out the names in use.
         if all.len() < KEPT_MAX || all.contains_key(&key) {
             all.insert(key, (Instant::now(), value));
         }

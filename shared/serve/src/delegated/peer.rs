@@ -1,8 +1,8 @@
-//! Client certificates: asked for in the handshake, judged per request.
+//! Client certificates: requested in the handshake, checked per request.
 //!
-//! Why so late: who has no certificate, or one of another authority, must get an answer that says 401 and not a broken
-//! handshake; and the authority that counts may change while connections live. The handshake proves that the peer has the
-//! key of what it shows.
+//! Why so late: a client without a certificate, or with one of another authority, must get the answer 401 and not a broken
+//! handshake. Also, the trusted authority may change while connections live. The handshake proves that the client has the key of
+//! its certificate.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// The certificates that the peer of a connection showed, its own first. Nobody has judged them yet.
+/// The certificates that the client of a connection showed, its own first. They are not verified yet.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerCertificates(pub(crate) Arc<[CertificateDer<'static>]>);
 
-/// Asks for a certificate and takes any, or none.
+/// Requests a certificate and accepts any, or none.
 #[derive(Debug)]
 pub(crate) struct AnyClient {
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,4 +1,4 @@
-//! The API server's front proxy: how it proves itself, and in which headers it names the user.
+//! The API server's front proxy: its certificate, and the headers in which it names the user.
 //!
 //! The cluster publishes both in `ConfigMap` `kube-system/extension-apiserver-authentication`.
 
@@ -24,7 +24,7 @@ const UID: &str = "requestheader-uid-headers";
 const GROUP: &str = "requestheader-group-headers";
 const EXTRA: &str = "requestheader-extra-headers-prefix";
 
-/// Why what the cluster publishes cannot be used.
+/// Why the published entries cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {entry} of ConfigMap kube-system/extension-apiserver-authentication does not hold {wanted}")]
 pub struct Error {
@@ -34,10 +34,10 @@ pub struct Error {
     pub wanted: &'static str,
 }
 
-/// See the module.
+/// The front proxy of a cluster.
 pub struct FrontProxy {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Empty allows every name.
+    /// The allowed names of its certificate; empty allows every name.
     allowed: Vec<String>,
     user: Vec<String>,
     uid: Vec<String>,
@@ -57,7 +57,7 @@ impl FrontProxy {
     /// Reads the entries of the `ConfigMap`; `None` when the cluster has no front proxy.
     ///
     /// # Errors
-    /// The first entry that holds something else than it should.
+    /// The first entry with a wrong value.
     pub fn from_config_map(data: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let Some(authorities) = data.get(CA) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Requests and answers of a guarded server, for rooms that know no web framework.
+//! Requests and answers of a guarded server, for crates that use no web framework.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 
-/// A request that was let through.
+/// A request that has passed the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Its method.
@@ -32,17 +32,17 @@ pub struct Asked {
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// Status.
+    /// The HTTP status.
     pub code: StatusCode,
     /// Header `Content-Type`.
     pub content_type: &'static str,
     /// Header `ETag`, with its quotation marks; empty for none.
     pub etag: String,
-    /// Body.
+    /// The bytes of the body.
     pub body: Vec<u8>,
 }
 
-/// An answer on its way.
+/// A pending answer.
 pub type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 impl Reply {
@@ -103,7 +103,7 @@ pub fn answering(answer: impl Fn(Asked) -> Answer + Send + Sync + 'static) -> Ro
     Router::new().fallback(each).with_state(answer)
 }
 
-/// Says `ok` to everybody under `/healthz`, `/livez` and `/readyz`: API servers and kubelets look there without a name.
+/// Answers `ok` to every client under `/healthz`, `/livez` and `/readyz`: API servers and kubelets probe there without a user.
 pub fn health() -> Router {
     let ok = || get(|| async { "ok\n" });
     Router::new()

@@ -46,7 +46,7 @@ impl Authority {
     }
 }
 
-/// A guard before one page. It knows the token `good` of bob; alice and bob may get `/page`; counts what it was asked.
+/// A guard before one page. It knows the token `good` of bob; alice and bob may get `/page`; it counts the reviews.
 struct Site {
     guard: Arc<Guard>,
     asked: Arc<AtomicUsize>,
@@ -201,7 +201,7 @@ async fn the_front_proxy_is_believed_only_with_its_certificate_and_name() {
     for stranger in strangers {
         assert_eq!(site.get("/page", stranger, ALICE).await.0, 401);
     }
-    // Who names nobody is not believed to be the proxy's own user.
+    // A proxy that names no user is not taken as a user itself.
     assert_eq!(site.get("/page", Some(proxy.clone()), &[]).await.0, 401);
     let (code, body) = site.get("/page", Some(proxy), &[("X-Remote-User", "eve")]).await;
     assert!(code == 403 && body.contains(r#"User \"eve\""#), "{code} {body}");

@@ -1,11 +1,11 @@
 //! The two text formats of the page: Prometheus 0.0.4 and `OpenMetrics` 1.0.0, and which of them a client asks for.
 //!
-//! Invariant: in either format a strict parser reads the page, and a sample has the same name and the same value in both.
+//! Invariant: a strict parser can read the page in either format, and a sample has the same name and value in both.
 //! *Source*: `spec/admission-engine.md 8`.
 
 use axum::http::{HeaderMap, header};
 
-/// How the page is written.
+/// The format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' text format 0.0.4, which the reference serves.
@@ -14,11 +14,11 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// Share of the wishes that a client states without a `q`, in thousandths.
+/// The quality of a media type without a `q`, in thousandths.
 const FULL_QUALITY: u32 = 1_000;
 
 impl Format {
-    /// What the client likes best of what is served. Without a wish, or with none that can be met, it is the text format.
+    /// The format that the client prefers. Without an accepted format it is the text format.
     pub(super) fn asked(headers: &HeaderMap) -> Self {
         let wishes = headers.get_all(header::ACCEPT).iter();
         let wishes = wishes.filter_map(|value| value.to_str().ok());
@@ -42,7 +42,7 @@ impl Format {
     }
 }
 
-/// The quality of one wish, in thousandths, and the format that meets it; `None` when none does.
+/// The quality of one media type, in thousandths, and its format; `None` when it is not served.
 fn served(wish: &str) -> Option<(u32, Format)> {
     let mut parts = wish.split(';').map(str::trim);
     let media = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -73,7 +73,7 @@ fn thousandths(quality: &str) -> u32 {
         .min(FULL_QUALITY)
 }
 
-/// The page of the library as `OpenMetrics` wants it. Why: the library prints infinite values as Rust prints them, `inf`.
+/// The library's page as strict `OpenMetrics`. Why: the library prints infinite values as Rust does, `inf`.
 pub(super) fn open_metrics(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     for line in page.split_inclusive('\n') {
@@ -97,8 +97,8 @@ pub(super) fn open_metrics(page: &str) -> String {
     text
 }
 
-/// An `OpenMetrics` page in the text format 0.0.4: counters and infos carry their ending in the family's name, what
-/// `OpenMetrics` has no name for is a counter again, and bounds of buckets are printed as Go prints them (`160`, not `160.0`).
+/// An `OpenMetrics` page in the text format 0.0.4: counters and infos have their suffix in the family's name, and families of
+/// unknown type are counters again. Bounds of buckets are printed as Go prints them (`160`, not `160.0`).
 pub(super) fn text(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     let mut help = None;
@@ -130,7 +130,7 @@ fn push_line(text: &mut String, parts: &[&str]) {
     text.push('\n');
 }
 
-/// Wire: boards and rules that were written for the reference select buckets by `le="160"`.
+/// Wire: dashboards and rules written for the reference select buckets by `le="160"`.
 fn with_short_bound(line: &str) -> std::borrow::Cow<'_, str> {
     const BOUND: &str = "_bucket{le=\"";
     let bound = line.find(BOUND).map(|at| at + BOUND.len());

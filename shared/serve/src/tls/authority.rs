@@ -1,4 +1,4 @@
-//! Makes certificate authorities and serving certificates. The moment is an argument.
+//! Makes certificate authorities and serving certificates. The time is an argument.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rcgen::{
 use super::plan::validity;
 use super::{Bundle, CAS_MAX, Error, Rotation};
 
-/// How far the beginning is set back, for clocks that are behind.
+/// How far the start of validity is set back, for clocks that are behind.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long new certificates last.
@@ -70,7 +70,7 @@ pub fn issue(now: Timestamp, names: &[String], lifetimes: &Lifetimes) -> Result<
     })
 }
 
-/// Carries out a plan. A new authority keeps the earlier ones that are still valid beside it, at most [`CAS_MAX`].
+/// Carries out a plan. A new authority keeps the earlier valid ones beside it, at most [`CAS_MAX`] in all.
 ///
 /// # Errors
 /// When a name is neither a DNS name nor an IP address.
@@ -129,7 +129,7 @@ fn renew_serving(
 
 fn authority_params(now: Timestamp, end: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
-    // Why: the moment in the name tells two authorities in one bundle apart.
+    // Why: the time in the name tells two authorities in one bundle apart.
     params.distinguished_name = common_name(&format!("roadstead-ca {}", now.as_second()));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -1,4 +1,4 @@
-//! Authority and serving certificate together, as a Secret stores them.
+//! An authority and a serving certificate together, as a Secret stores them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub const CERT_KEY: &str = "tls.crt";
 /// Secret entry with the serving certificate's private key.
 pub const KEY_KEY: &str = "tls.key";
 
-/// Limit: authorities that are trusted at the same time, the current one included.
+/// Limit: authorities that are trusted at the same time, including the current one.
 pub const CAS_MAX: usize = 3;
 
 const PEM_LINE: usize = 64;
@@ -45,10 +45,10 @@ impl fmt::Debug for Bundle {
 }
 
 impl Bundle {
-    /// Reads the entries of a Secret. Whether they are still good is [`super::plan_rotation`]'s question.
+    /// Reads the entries of a Secret. [`super::plan_rotation`] decides whether they are still good.
     ///
     /// # Errors
-    /// The first entry that is missing or holds something else.
+    /// The first entry that is missing or wrong.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
         Ok(Self {
             authorities: certificates(CA_CERT_KEY, entry(data, CA_CERT_KEY)?)?,
@@ -68,8 +68,8 @@ impl Bundle {
         ])
     }
 
-    /// The authorities in PEM, for the `caBundle` of webhook configurations: after a change of authority both are in
-    /// it until the old one ends.
+    /// The authorities in PEM, for the `caBundle` of webhook configurations. After a change of authority it holds both until the
+    /// old one ends.
     pub fn ca_bundle(&self) -> String {
         pem(&self.authorities)
     }

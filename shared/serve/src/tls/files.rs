@@ -1,4 +1,4 @@
-//! Certificates that somebody else makes: `tls.crt`, `tls.key` and perhaps `ca.crt` in a folder, read again when they change.
+//! Certificates from another tool: `tls.crt`, `tls.key` and perhaps `ca.crt` in a folder, read again when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::bundle::{certificates, certified_key};
 use super::{CA_CERT_KEY, CERT_KEY, CertSlot, Error, KEY_KEY};
 
-/// Pause between two looks at the files. Why polling: a mounted Secret changes by a swap of links, which file
-/// notifications miss.
+/// Pause between two checks of the files. Why polling: a mounted Secret changes by a swap of links, which file notifications
+/// miss.
 pub const FILES_POLL_WAIT: Duration = Duration::from_secs(10);
 
 /// Keeps a [`CertSlot`] in step with a folder.
@@ -30,8 +30,8 @@ impl Follower {
         }
     }
 
-    /// Looks once; fills the slot when the files are new or changed, and says whether it did. A pair that cannot be
-    /// used leaves the earlier one in place.
+    /// Checks once; fills the slot when the files are new or changed, and returns whether it did. A pair that cannot be used
+    /// leaves the earlier one in place.
     ///
     /// # Errors
     /// When a file cannot be read, or certificate and key do not fit (as in the middle of a change).
@@ -46,8 +46,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// The authorities that clients are to trust, PEM: `ca.crt` of the folder, as cert-manager writes it. `None` when there
-    /// is no such file, because then somebody else makes them known.
+    /// The authorities that clients must trust, PEM: `ca.crt` of the folder, as cert-manager writes it. `None` without that file:
+    /// then another tool registers them.
     ///
     /// # Errors
     /// When the file is there but cannot be read or holds no certificate.

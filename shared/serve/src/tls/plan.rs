@@ -1,4 +1,4 @@
-//! Whether certificates must be renewed, as a pure question about a moment.
+//! Whether certificates must be renewed, as a pure function of the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const RENEW_BEFORE_PART: i32 = 3;
 /// What to do about a [`Bundle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rotation {
-    /// All is well.
+    /// Nothing is due.
     Keep,
     /// A new serving certificate from the same authority.
     RenewServing,
@@ -27,11 +27,11 @@ pub enum Rotation {
     RenewAll,
 }
 
-/// Decides from the moment, the bundle and the names that clients use.
+/// Decides from the time, the bundle and the names that clients use.
 ///
-/// A certificate is due when less than a third of its lifetime is left, so that there is time to retry. The serving
-/// certificate is also due when it does not carry one of the names, is not from the current authority, or does not
-/// fit its key; the authority is due when it does not fit its key.
+/// A certificate is due when less than a third of its lifetime is left, so that there is time to retry. The serving certificate
+/// is also due when it lacks one of the names, is not from the current authority, or does not match its key. The authority is
+/// also due when it does not match its key.
 pub fn plan_rotation(now: Timestamp, bundle: &Bundle, names: &[String]) -> Rotation {
     let Some(authority) = bundle.authorities.first() else {
         return Rotation::RenewAll;

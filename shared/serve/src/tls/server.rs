@@ -1,4 +1,4 @@
-//! TLS settings of listeners, with a certificate that can be swapped while they run.
+//! TLS settings of listeners, with a certificate that can be replaced while they run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{NamedGroup, ServerConfig, SupportedCipherSuite, SupportedProtocolVe
 use super::Error;
 use crate::delegated::AnyClient;
 
-/// Holds the certificate that new connections get. Connections made before keep theirs.
+/// Holds the certificate for new connections. Earlier connections keep theirs.
 pub struct CertSlot {
     current: ArcSwapOption<CertifiedKey>,
 }
@@ -60,7 +60,7 @@ pub fn server_config(tls: &Tls, slot: Arc<CertSlot>) -> Result<Arc<ServerConfig>
     configure(tls, slot, Clients::Unknown)
 }
 
-/// The same for a listener behind a [`crate::delegated::Guard`]: clients may show a certificate.
+/// As [`server_config`], for a listener behind a [`crate::delegated::Guard`]: clients may show a certificate.
 ///
 /// # Errors
 /// When the settings leave no suite or no curve to use.
@@ -80,7 +80,7 @@ fn configure(tls: &Tls, slot: Arc<CertSlot>, clients: Clients) -> Result<Arc<Ser
     if !tls.cipher_suites.is_empty() {
         let wanted = |suite: &SupportedCipherSuite| {
             let name = suite_name(suite);
-            // Why: as in Go, the suites of TLS 1.3 are not a matter of choice.
+            // Why: as in Go, the suites of TLS 1.3 cannot be chosen.
             suite.tls13().is_some() || tls.cipher_suites.iter().any(|written| canonical(written) == name)
         };
         provider.cipher_suites.retain(wanted);
@@ -141,7 +141,7 @@ fn canonical(name: &str) -> &str {
     }
 }
 
-/// Go name, number, and what it is here; `None` where Go has a group that is not available here.
+/// Go name, number, and the group here; `None` where Go has a group that is not available here.
 const CURVES: &[(&str, &str, Option<NamedGroup>)] = &[
     ("X25519", "29", Some(NamedGroup::X25519)),
     ("CurveP256", "23", Some(NamedGroup::secp256r1)),
@@ -161,7 +161,7 @@ pub fn curve_known(written: &str) -> bool {
     curve(written).is_some()
 }
 
-/// Whether this curve is available here; a known one that is not is passed over.
+/// Whether this curve is available here; a known one that is not is ignored.
 pub fn curve_usable(written: &str) -> bool {
     curve(written).is_some_and(|(_, _, group)| group.is_some())
 }

@@ -1,4 +1,4 @@
-//! Reviews in and out, and the few answers a handler gives.
+//! Parsing and printing of reviews, and the few answers that a handler gives.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +23,7 @@ pub fn denied(request: &AdmissionRequest<DynamicObject>, message: &str) -> Admis
     refused(&request.uid, 403, "Forbidden", message)
 }
 
-/// One field that is wrong.
+/// One wrong field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Path of the field, such as `spec.parallelism`.
@@ -37,11 +37,11 @@ pub struct Cause {
 /// Limit: causes in one answer; the message of the answer says how many more there are.
 pub const CAUSES_MAX: usize = 64;
 
-/// Refuses the request because fields are wrong, as 403 Forbidden with one cause per field and a message that lists them all
-/// (at most [`CAUSES_MAX`] of them).
+/// Refuses the request because of wrong fields, as 403 Forbidden with one cause per field and a message that lists them all (at
+/// most [`CAUSES_MAX`] of them).
 ///
-/// Wire: the code, the reason and the form of the message (one problem as it is, several in brackets) are the reference's.
-/// Clients tell a refusal of a webhook from one of the schema (422) by them.
+/// Wire: the code, the reason and the form of the message (one problem unchanged, several in brackets) are the reference's.
+/// Clients use them to tell a refusal by a webhook from one by the schema (422).
 pub fn invalid(request: &AdmissionRequest<DynamicObject>, causes: &[Cause]) -> AdmissionResponse {
     let shown = causes.get(..CAUSES_MAX).unwrap_or(causes);
     let mut text: Vec<String> = shown
@@ -74,12 +74,13 @@ pub fn invalid(request: &AdmissionRequest<DynamicObject>, causes: &[Cause]) -> A
     response
 }
 
-/// Refuses the request because the handler itself could not do its work, as 500.
+/// Refuses the request because the handler itself failed, as 500.
 pub fn failed(request: &AdmissionRequest<DynamicObject>, message: &str) -> AdmissionResponse {
     failed_for(&request.uid, message)
 }
 
-/// Allows the request with what `change` does to its object, as the smallest JSON patch. Without an object it is allowed as it is.
+/// Allows the request with the changes of `change` to its object, as the smallest JSON patch. Without an object it is allowed
+/// unchanged.
 pub fn patched(
     request: &AdmissionRequest<DynamicObject>,
     change: impl FnOnce(&mut Value),
@@ -139,13 +140,13 @@ fn status(code: u16, reason: &str, message: &str) -> Status {
     }
 }
 
-/// Refuses a whole conversion, with a message that names the object at fault.
+/// Refuses a whole conversion, with a message that names the faulty object.
 pub fn conversion_failed(message: &str) -> ConversionResponse {
     ConversionResponse::invalid(status(500, "InternalError", message))
 }
 
-/// A review as it comes: what it is, and the request. Own type because kube's flattens its fields, which has serde read
-/// each object twice.
+/// A review as received: its type, and the request. Own type because kube's flattens its fields, so that serde reads each object
+/// twice.
 #[derive(Deserialize)]
 struct Review<R> {
     #[serde(rename = "apiVersion")]
@@ -157,7 +158,7 @@ struct Review<R> {
 impl<R: DeserializeOwned> Review<R> {
     fn parse(body: &[u8], kind: &str, version: &str) -> Result<R, String> {
         let review: Self = serde_json::from_slice(body).map_err(|error| {
-            // Why: a body that is readable JSON but of another kind is best told by that.
+            // Why: for a valid JSON body of another kind, the kind is the best error.
             match serde_json::from_slice::<Types>(body) {
                 Ok(types) if types.api_version != version || types.kind != kind => {
                     types.unexpected(kind, version)

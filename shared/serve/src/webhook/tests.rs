@@ -257,7 +257,7 @@ async fn a_panicking_handler_refuses_its_own_request_only() {
     server.end().await;
 }
 
-/// What the preparation brings is there when the handler is asked, however large the review.
+/// The data of the preparation is there when the handler is called, however large the review.
 #[tokio::test]
 async fn the_handler_is_asked_when_its_preparation_has_ended() {
     let brought = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -9,7 +9,7 @@ use super::book::{Actor, Book, Seen};
 use super::object::{at, condition, epoch, is_deleting, is_true, job_end, list, text, time, uid, winner};
 use super::{Clocks, Findings};
 
-/// What a job counts and must not forget.
+/// The counts of a job that never go down.
 const COUNTS: &[&str] = &["succeeded", "failed"];
 
 /// I6. For each job of the manager, by UID, the cluster that it showed last.
@@ -17,7 +17,7 @@ const COUNTS: &[&str] = &["succeeded", "failed"];
 pub(super) struct Backward(BTreeMap<Arc<str>, Arc<str>>);
 
 impl Backward {
-    /// What people and strangers write into a status is not held against the product.
+    /// Changes that users and other clients make to a status are not counted against the product.
     pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         let Some((old, new)) = seen.both() else { return };
         let mut complaints = Vec::new();
@@ -34,7 +34,7 @@ impl Backward {
                 complaints.push(format!("its dispatch was {before} and is {after}"));
             }
         } else if seen.is_job() {
-            // Why: an AppWrapper that is being deleted says only that.
+            // Why: an AppWrapper that is being deleted shows only its deletion.
             let goes = is_deleting(new) && job_end(new).is_none();
             if job_end(old).is_some() && job_end(old) != job_end(new) && !goes {
                 complaints.push(format!(

@@ -9,13 +9,13 @@ use roadstead_apiserver::Change;
 use serde_json::Value;
 
 use super::object::{
-    PODS, WORKLOADS, controller, copy_of, list, origin, prebuilt, queue, text, uid, winner, words,
+    PODS, WORKLOADS, controller, copy_of, group, list, origin, owners, prebuilt, queue, text, uid, winner,
+    words,
 };
 use super::{Policy, Rules};
 
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
-pub(super) const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
 /// What queues ask for beside quota.
 pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
 /// Who answers the admission check of a dispatched Workload.
@@ -142,9 +142,26 @@ impl Seen<'_> {
         *self.place.resource == *PODS
     }
 
+    fn object(&self) -> Option<&Value> {
+        self.after().or_else(|| self.before())
+    }
+
+    /// Whether it is a pod that no controller made.
+    pub(super) fn is_plain_pod(&self) -> bool {
+        self.is_pod() && self.object().is_some_and(|pod| controller(pod).is_empty())
+    }
+
     /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it made.
     pub(super) fn is_job(&self) -> bool {
-        self.run.is_some() && !self.is_workload() && !self.is_pod() && !self.is_child
+        let is_one = || {
+            !self.is_pod() || (self.is_plain_pod() && self.object().is_some_and(|pod| group(pod).is_empty()))
+        };
+        self.run.is_some() && !self.is_workload() && !self.is_child && is_one()
+    }
+
+    /// Whether it is the job of a run or a part of it: a pod of a group.
+    pub(super) fn is_part_of_job(&self) -> bool {
+        self.is_job() || (self.run.is_some() && self.is_plain_pod())
     }
 
     pub(super) fn case(&self) -> Option<&Name> {
@@ -244,8 +261,7 @@ impl Book {
                     case: case(&place.name),
                     uid: uid(object).into(),
                 };
-                let job = controller(object);
-                if !job.is_empty() {
+                for job in owners(object) {
                     self.jobs.insert((place.cluster.clone(), job.into()), run.clone());
                 }
                 return Some(run);
@@ -265,7 +281,13 @@ impl Book {
             }
             return Some(run);
         }
-        if on_manager || origin(object) != self.rules.origin || prebuilt(object).is_empty() {
+        if on_manager {
+            // Why by its name: its Workload may not name it yet.
+            let is_member =
+                *place.resource == *PODS && !queue(object).is_empty() && !group(object).is_empty();
+            return is_member.then(|| self.present(case(group(object))));
+        }
+        if origin(object) != self.rules.origin || prebuilt(object).is_empty() {
             return None;
         }
         let mut run = self.present(case(prebuilt(object)));
@@ -358,17 +380,6 @@ impl Book {
         of(uid(object)).or_else(|| of(controller(object)))
     }
 
-    /// Whether a MultiKueueConfig of the manager names this cluster.
-    pub(super) fn is_in_config(&self, cluster: &str) -> bool {
-        let manager = &self.rules.manager;
-        let lists = |config: &Value| {
-            list(config, &["spec", "clusters"])
-                .iter()
-                .any(|name| name == cluster)
-        };
-        self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
-    }
-
     /// What the manager does about a job whose worker is lost: what its queue says, else what its configuration says.
     pub(super) fn policy(&self, case: &Name) -> Policy {
         let said = self.cases.get(case).and_then(|case| case.policy);
@@ -406,18 +417,19 @@ impl Book {
             })
     }
 
-    /// The jobs of the manager: what waits in a queue and is neither a Workload nor a pod.
+    /// The jobs of the manager, of a group each of its pods: what waits in a queue and is no Workload.
     pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
-        self.all_on(&self.rules.manager).filter(|(place, object)| {
-            *place.resource != *WORKLOADS && *place.resource != *PODS && !queue(object).is_empty()
-        })
+        self.all_on(&self.rules.manager)
+            .filter(|(place, object)| *place.resource != *WORKLOADS && !queue(object).is_empty())
     }
 
     /// The Workload on the manager that a job of the manager owns.
     pub(super) fn workload_of(&self, place: &Place, job: &Value) -> Option<(&Name, &Arc<Value>)> {
         let case = &self.run_at(place, job)?.case;
         let workload = self.local(case)?;
-        (controller(workload) == uid(job)).then_some((case, workload))
+        owners(workload)
+            .any(|owner| owner == uid(job))
+            .then_some((case, workload))
     }
 
     /// The case that an object belongs to: a Workload by its name, the rest by its job.

@@ -1,7 +1,7 @@
-//! I12: a worker that hangs makes nobody else wait.
+//! I12: a worker that hangs delays no other worker.
 //!
-//! As far as a simulation can say it: on a cluster without trouble, under a manager without trouble, what was decided is
-//! done within [`Rules::placement_max`](super::Rules::placement_max).
+//! Judged as far as a simulation can: on a cluster without trouble, under a manager without trouble, a decision is carried out
+//! within [`Rules::placement_max`](super::Rules::placement_max).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::Findings;
 use super::book::{Book, Name, Seen};
 use super::object::{is_offered, is_true, winner};
 
-/// How long a worker waited for what was decided for it.
+/// How long a worker waited for a decision to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Namespace and name of the manager's Workload.
     pub subject: String,
-    /// The worker.
+    /// The name of the worker.
     pub cluster: String,
     /// From the decision to the object.
     pub took: SignedDuration,
@@ -25,7 +25,7 @@ pub struct Placement {
     pub healthy: bool,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Decided {
     /// To offer the Workload there.
@@ -40,11 +40,11 @@ enum Health {
     CalmSince(Timestamp),
 }
 
-/// See the module.
+/// The auditor of I12.
 #[derive(Default)]
 pub(super) struct Bulkhead {
     waiting: BTreeMap<(Name, Arc<str>, Decided), Timestamp>,
-    /// Copies that say, or said when they were removed, that the job has ended.
+    /// Copies that show, or showed when they were removed, that the job has ended.
     ended: BTreeSet<(Name, Arc<str>)>,
     health: BTreeMap<Arc<str>, Health>,
     placements: Vec<Placement>,
@@ -74,7 +74,7 @@ impl Bulkhead {
         let decided = if seen.is_workload() {
             self.note_end(seen, case);
             Decided::Offer
-        } else if seen.is_job() {
+        } else if seen.is_part_of_job() {
             Decided::Run
         } else {
             return;
@@ -110,7 +110,7 @@ impl Bulkhead {
         }
     }
 
-    /// Notes what the manager's Workload says is to be done and is not yet.
+    /// Remembers which decisions of the manager's Workload are not carried out yet.
     fn decided(&mut self, book: &Book, seen: &Seen<'_>, case: &Name) {
         let empty = serde_json::Value::Null;
         let (old, new) = (seen.before().unwrap_or(&empty), seen.after().unwrap_or(&empty));
@@ -155,12 +155,12 @@ impl Bulkhead {
         format!("{cluster} is well and waited {took:#} for it, while there was trouble on {troubled:?}")
     }
 
-    /// What was decided long ago and is still not done.
+    /// Judges decisions that were made long ago and are still not carried out.
     pub(super) fn at_rest(&self, book: &Book, now: Timestamp, findings: &mut Findings) {
         for ((case, cluster, decided), since) in &self.waiting {
             let took = now.duration_since(*since);
             let is_late = took > book.rules.placement_max && !book.left.contains(cluster);
-            // Why: no job is made any more for what its own cluster says has ended (I9; seed 4267).
+            // Why: no job is created any more when its own cluster shows that it has ended (I9).
             let has_ended = self.ended.contains(&(case.clone(), cluster.clone()))
                 && book
                     .local(case)

@@ -1,4 +1,4 @@
-//! I15: the manager takes no copy away that the stored status names.
+//! I15: the manager deletes no copy that the stored status names.
 
 use super::Findings;
 use super::book::{Actor, Book, Seen};
@@ -19,7 +19,7 @@ pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         return;
     };
     let of = copy_of(copy);
-    // Why one without a number is the first: the manager writes it when there is a second.
+    // Why a copy without a number is the first: the manager writes the number when there is a second.
     let number = |workload| epoch(workload).unwrap_or(1);
     let is_present = (of.is_empty() || of == uid(local)) && number(copy) == number(local);
     let ready = { book.dispatch_check(local) }.is_some_and(|check| check["state"] == "Ready");

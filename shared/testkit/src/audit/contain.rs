@@ -1,11 +1,12 @@
-//! I9 and I10: who may bring about what, as far as objects show it; and that a decision rests on what the clusters said.
+//! I9 and I10: which process may cause which change, as far as objects show it; and that a decision rests on what the clusters
+//! showed.
 //!
 //! The rules, each by the name under which it is reported:
 //!
 //! - I9: only a cluster that a Workload was sent to can end it, and only there its job is made. A worker's process writes
 //!   nothing on the manager's cluster.
-//! - I10: what the manager makes on a worker has the namespace, name and kind of something on the manager, and runs under
-//!   the same service account.
+//! - I10: an object that the manager creates on a worker has the namespace, name and kind of an object on the manager, and
+//!   runs under the same service account.
 //! - `multikueue 3.3 R6`: a Workload is given to a cluster that has admitted it.
 //! - `multikueue 10.F8`: under policy Wait a run that nothing disturbed is not taken back.
 //! - `multikueue 10.F2`: a cluster whose credentials are refused is not used. That is said of the credentials, not of the
@@ -41,7 +42,7 @@ struct Life {
     uid: Arc<str>,
     /// Admitted, or let go.
     began: bool,
-    /// Since then something happened to it, or it was never made here.
+    /// Something happened to it since, or it was not created here.
     disturbed: bool,
 }
 
@@ -52,18 +53,18 @@ struct There {
     job: Option<Life>,
 }
 
-/// See the module.
+/// The auditor of I9 and I10.
 #[derive(Default)]
 pub(super) struct Contain {
     there: BTreeMap<(Arc<str>, Name), There>,
     admitted: BTreeSet<(Run, Arc<str>)>,
-    /// Admitted before an eviction; for as long as the copy stays there.
+    /// Copies that were admitted before an eviction; for as long as the copy stays there.
     outlasting: BTreeSet<(Run, Arc<str>)>,
     ended: BTreeSet<(Run, Arc<str>)>,
-    /// Resource, namespace and name of all that was ever on the manager.
+    /// Resource, namespace and name of every object that was ever on the manager.
     originals: BTreeSet<(Arc<str>, Arc<str>, Arc<str>)>,
     refused: BTreeMap<Arc<str>, Timestamp>,
-    /// Names of Secrets with a kubeconfig that nothing speaks against.
+    /// Names of Secrets with a trustworthy kubeconfig.
     trusted: BTreeSet<Arc<str>>,
 }
 
@@ -102,7 +103,7 @@ impl Contain {
         }
     }
 
-    /// What was refused is not what is there now: whether that is refused too is told by what the manager says after a while.
+    /// A refusal of the old credentials is none of the present ones: the manager shows after a while whether those are refused too.
     fn note_credentials(&mut self, book: &Book, seen: &Seen<'_>) {
         if seen.after().is_some_and(is_trustworthy) {
             self.trusted.insert(seen.place.name.clone());
@@ -117,13 +118,13 @@ impl Contain {
         }
     }
 
-    /// Whether what was refused has been replaced by what must not be. Who cannot write cannot take the refusal back, for as long
-    /// as that lasts (seed 4259).
+    /// Whether refused credentials were replaced by others that must not be refused. A manager that cannot write cannot take the
+    /// refusal back meanwhile.
     fn is_mended(&self, book: &Book, cluster: &str) -> bool {
         secret_of(book, cluster).is_some_and(|secret| self.trusted.contains(secret))
     }
 
-    /// The manager made something on a worker.
+    /// Judges an object that the manager created on a worker.
     fn judge_creation(&self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         let (Actor::Manager, None, Some(new)) = (seen.by, seen.before(), seen.after()) else {
             return;
@@ -151,7 +152,7 @@ impl Contain {
             );
             findings.of("I10", place, seen.case(), what);
         }
-        if let Some(run) = seen.run.as_ref().filter(|_| seen.is_job())
+        if let Some(run) = seen.run.as_ref().filter(|_| seen.is_part_of_job())
             && !book.cases[&run.case].named_ever.contains(&place.cluster)
         {
             let what = format!(
@@ -189,7 +190,7 @@ impl Contain {
         if kept.as_ref().is_none_or(|life| *life.uid != *uid(new)) {
             *kept = Some(Life {
                 uid: uid(new).into(),
-                // Why: what a backup puts in the place of another is what ran when the backup was made (seed 22722).
+                // Why: a backup brings back the object that ran when the backup was made.
                 disturbed: *seen.change.user == *RESTORER,
                 ..Life::default()
             });
@@ -217,15 +218,15 @@ impl Contain {
         }
     }
 
-    /// The manager's Workload changed.
+    /// Judges a change of the manager's Workload.
     fn judge_decision(&mut self, (book, words): (&Book, &Words), seen: &Seen<'_>, findings: &mut Findings) {
         let (Some((old, new)), Some(run)) = (seen.both(), &seen.run) else {
             return;
         };
         let (before, after) = (winner(old), winner(new));
         if is_true(new, "Evicted") && !is_true(old, "Evicted") {
-            // What was admitted for one round counts for no other, unless it is still there: a worker that was away when its copy
-            // was to be removed has it as it was (seed 1701).
+            // An admission of one round counts for no other round, unless the copy is still there: a worker that was away when its
+            // copy was to be removed still has it as it was.
             let there = &self.there;
             let is_there = |cluster: &Arc<str>| {
                 let there = there.get(&(cluster.clone(), run.case.clone()));
@@ -278,7 +279,7 @@ impl Contain {
         }
     }
 
-    /// Whether copy and job have been there, admitted and let go, ever since they first were.
+    /// Whether copy and job have been there, admitted and let go, since they were first seen so.
     fn is_undisturbed(&self, cluster: &str, case: &Name) -> bool {
         let Some(there) = self.there.get(&(cluster.into(), case.clone())) else {
             return false;
@@ -287,13 +288,14 @@ impl Contain {
     }
 }
 
-/// The Secret that a cluster's credentials are in.
+/// The Secret that holds a cluster's credentials.
 pub(super) fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
     let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster)?;
     Some(text(of_it, &["spec", "clusterSource", "kubeConfig", "location"]))
 }
 
-/// Whether a Secret holds a kubeconfig that checks who answers. What cannot be read is not trusted; the simulation writes JSON.
+/// Whether a Secret holds a kubeconfig that verifies the server. A text that cannot be read is not trusted; the simulation writes
+/// JSON.
 fn is_trustworthy(secret: &Value) -> bool {
     let Some(config) = kubeconfig(secret) else {
         return false;
@@ -307,7 +309,7 @@ fn is_trustworthy(secret: &Value) -> bool {
     !clusters.is_empty() && clusters.iter().all(checks)
 }
 
-/// The kubeconfig in a Secret, if it is one that can be read.
+/// The kubeconfig in a Secret, if it can be read.
 pub(super) fn kubeconfig(secret: &Value) -> Option<Value> {
     let encoded = text(secret, &["data", "kubeconfig"]);
     let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);

@@ -1,7 +1,7 @@
 //! I13: killing a process leads to the same final state as not killing it.
 //!
-//! Compared is what people were promised: how each job ended, and that nothing is left where it does not belong. On which
-//! worker a job ran may differ, because a crash changes who is first.
+//! It compares the promises to users: how each job ended, and that nothing is left where it does not belong. The worker of a job
+//! may differ, because a crash changes which worker is first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::hands::LEASES;
 use super::lost::{Standing, standing};
 use super::object::{End, job_end, origin};
 
-/// How a job of the manager stands in the end.
+/// The state of a job of the manager in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It ended.
@@ -19,16 +19,16 @@ pub enum Outcome {
     Runs,
     /// It waits with a reason.
     Waits,
-    /// None of that.
+    /// None of these.
     Stuck,
 }
 
 /// The final state of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Every job that is on the manager, by resource, namespace and name.
+    /// Every job on the manager, by resource, namespace and name.
     pub outcomes: BTreeMap<String, Outcome>,
-    /// What the manager left on the workers, by resource, namespace and name; that of jobs that run or wait is not counted.
+    /// What the manager left on the workers, by resource, namespace and name; objects of jobs that run or wait are not counted.
     pub left_over: BTreeSet<String>,
 }
 
@@ -63,8 +63,8 @@ impl Ending {
         Self { outcomes, left_over }
     }
 
-    /// In what this final state differs from another one, a line for each difference; empty when they are the same. Of jobs
-    /// only those are compared whose end is `certain` whatever comes first.
+    /// The differences from another final state, a line for each; empty when both are the same. Jobs are compared only when their
+    /// end is `certain` whatever comes first.
     pub fn differences(&self, other: &Self, certain: impl Fn(&str) -> bool) -> Vec<String> {
         let names: BTreeSet<&String> = self.outcomes.keys().chain(other.outcomes.keys()).collect();
         let said = |ending: &Self, name: &String| match ending.outcomes.get(name) {

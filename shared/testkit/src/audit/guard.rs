@@ -1,18 +1,18 @@
-//! Whether a worker's engine could fence: what I1 promises under `Fence` ends where nobody is there to stop anything.
+//! Whether a worker's engine could fence: without a running engine there, the promise of I1 under `Fence` ends.
 //!
-//! *Source*: `spec/safety.md 3.6`: with the worker's API server or its engine dead while its nodes live, pods go on. What the
-//! manager counts leaves the worker three tenths of the lease for delays of its own, of which a restart costs two.
+//! *Source*: `spec/safety.md 3.6`: when the worker's API server or its engine is dead while its nodes live, pods go on. The manager
+//! counts three tenths of the lease for the worker's own delays; a restart costs two of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How long pods are given to end, at least. *Source*: the default of Kubernetes, `terminationGracePeriodSeconds`.
+/// How long pods get to end, at least. *Source*: the default of Kubernetes, `terminationGracePeriodSeconds`.
 const DRAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How long a call may hang that was under way when the trouble ended.
 const HANGS: SignedDuration = SignedDuration::from_secs(20);
-/// Hindrances of one worker that are remembered.
+/// How many hindrances of one worker are remembered.
 const REMEMBERED: usize = 64;
 
 /// A time in which an engine could do nothing.
@@ -29,7 +29,7 @@ enum Why {
     Blind,
 }
 
-/// See the module.
+/// The hindrances of each worker's engine.
 #[derive(Default)]
 pub(super) struct Guards(BTreeMap<Arc<str>, VecDeque<Hindrance>>);
 
@@ -72,8 +72,8 @@ impl Guards {
         }
     }
 
-    /// Whether an engine was kept from fencing for longer than the manager allows for, in the time that a lease of this
-    /// length is counted.
+    /// Whether an engine was kept from fencing for longer than the manager allows for, within the time for which a lease of this
+    /// length counts.
     pub(super) fn was_hindered(&self, cluster: &str, lease: SignedDuration, now: Timestamp) -> bool {
         let tenth = lease / 10;
         let counted = lease + tenth * 4 + DRAIN.max(tenth);
@@ -81,7 +81,7 @@ impl Guards {
         let mut lost = SignedDuration::ZERO;
         for one in self.0.get(cluster).into_iter().flatten() {
             let cost = match one.why {
-                // The one that starts does not know how old the lease is.
+                // An engine that starts does not know how old the lease is.
                 Why::Dead => tenth * 2,
                 Why::Blind => HANGS,
             };

@@ -1,10 +1,10 @@
-//! I7: the manager touches nothing on a worker that it did not make.
+//! I7: the manager changes no object on a worker that it did not make.
 
 use super::Findings;
 use super::book::{Actor, Book, Seen};
 use super::object::origin;
 
-/// What is the manager's without a label: the lease that it renews and what it tells.
+/// Objects of the manager without a label: the lease that it renews and the Events that it writes.
 pub(super) const NO_LABEL: &[&str] = &[LEASES, "events", "events.events.k8s.io"];
 
 /// A manager's own lease on a worker.

@@ -1,7 +1,8 @@
-//! Where the Secrets of workers lead: whose leads to another worker of this manager must not be used, and it is said why.
+//! Where the Secrets of workers lead. A worker whose Secret leads to another worker of this manager must not be used, and its
+//! condition must say why.
 //!
-//! That nothing runs twice there, and that nothing is taken away from the other, is judged by the other auditors: for as long as it
-//! lasts the worker is lost.
+//! The other auditors judge that nothing runs twice there and that the other worker loses nothing: meanwhile the worker counts as
+//! lost.
 //!
 //! *Source*: `spec/safety.md 3`, `ClusterChanged` and `RegisteredTwice`.
 
@@ -16,9 +17,9 @@ use super::bulkhead::Bulkhead;
 use super::contain::{SECRETS, kubeconfig, secret_of};
 use super::object::{condition, is_deleting, is_true, list, text};
 
-/// Reasons of condition `Active` that say it.
+/// The reasons of condition `Active` for it.
 const SAID: &[&str] = &["ClusterChanged", "RegisteredTwice"];
-/// How long it may take until it is said, and until nothing of before is under way any more.
+/// How long it may take until the condition says it, and until no earlier call is under way any more.
 const NOTICED_AFTER: SignedDuration = SignedDuration::from_secs(45);
 
 /// The workers whose Secrets lead astray: where to, and since when.
@@ -59,7 +60,7 @@ impl Leads {
         }
     }
 
-    /// What is said of a worker whose Secret leads astray, when it has been so for long enough.
+    /// Judges the condition of a worker whose Secret has led astray for long enough.
     fn judge(
         &self,
         book: &Book,
@@ -106,7 +107,7 @@ impl Leads {
     }
 }
 
-/// The worker that a kubeconfig leads to: in the simulation an address begins with the name.
+/// The worker that a kubeconfig leads to: in the simulation an address begins with the worker's name.
 fn leads_to(book: &Book, config: &serde_json::Value) -> Option<Arc<str>> {
     let server = text(list(config, &["clusters"]).first()?, &["cluster", "server"]);
     let name = server.strip_prefix("https://")?.split('.').next()?;

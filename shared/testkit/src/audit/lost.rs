@@ -1,4 +1,4 @@
-//! I2: no job gets lost. I3: none is stuck, and when nothing happens nothing is written.
+//! I2: no job gets lost. I3: no job is stuck, and nothing is written at rest.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 use super::book::{Actor, Book, Name, Place, Seen};
 use super::object::{
-    at, condition, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue, text,
-    winner,
+    at, condition, group, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue,
+    text, winner,
 };
 use super::{Findings, Promise};
 
-/// What goes on for ever: leases, Events, and the credentials in Secrets.
+/// Objects that are written for ever: leases, Events, and the credentials in Secrets.
 const RENEWALS: &[&str] = &[
     "leases.coordination.k8s.io",
     "events",
     "events.events.k8s.io",
     "secrets",
 ];
-/// Writes that are remembered.
+/// How many writes are remembered.
 const WRITES: usize = 64;
 
-/// See the module.
+/// The auditor of I2 and I3.
 #[derive(Default)]
 pub(super) struct Lost {
     submitted: BTreeMap<(String, String, String), Timestamp>,
@@ -30,16 +30,16 @@ pub(super) struct Lost {
     writes: VecDeque<(Timestamp, String)>,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It ended, and everybody says so.
+    /// It ended, and all objects of it agree.
     Ended,
     /// It runs.
     Runs,
     /// It waits, and says why.
     Waits(String),
-    /// None of that.
+    /// None of these.
     Stuck(String),
 }
 
@@ -57,7 +57,7 @@ impl Lost {
             self.writes
                 .push_back((seen.now, format!("{} by {}", seen.place, seen.change.user)));
         }
-        if !seen.on_manager || seen.is_workload() || seen.is_pod() {
+        if !seen.on_manager || seen.is_workload() || (seen.is_pod() && !seen.is_plain_pod()) {
             return;
         }
         let Some(old) = seen.before() else {
@@ -118,7 +118,7 @@ fn key(place: &Place) -> (String, String, String) {
     )
 }
 
-/// Where a job of the manager stands at rest.
+/// The state of a job of the manager at rest.
 pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
     let Some((case, workload)) = book.workload_of(place, job) else {
         return if job_end(job).is_some() {
@@ -127,7 +127,10 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
             Standing::Stuck("it has no Workload".to_owned())
         };
     };
-    match (job_end(job).is_some(), is_true(workload, "Finished")) {
+    let finished = is_true(workload, "Finished");
+    // Why not before: other pods of its group may still run.
+    let ended = job_end(job).is_some() && (group(job).is_empty() || finished);
+    match (ended, finished) {
         (true, true) => return Standing::Ended,
         (true, false) => return Standing::Stuck("the job ended and its Workload did not".to_owned()),
         (false, true) => return Standing::Stuck("the Workload ended and the job did not".to_owned()),
@@ -170,7 +173,7 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
     }
 }
 
-/// Whether a job of the manager has ended, or is switched off and holds nothing.
+/// Whether a job of the manager has ended, or is deactivated and holds nothing.
 pub(super) fn is_done(book: &Book, place: &Place, job: &Value) -> bool {
     standing(book, place, job) == Standing::Ended
         || book

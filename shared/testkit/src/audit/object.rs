@@ -1,25 +1,27 @@
-//! What an object says, read from its JSON.
+//! What an object shows, read from its JSON.
 //!
-//! Nothing of the product's is used here, not even its constants: a wrong label there must be seen here.
+//! Nothing of the product is used here, not even its constants: a wrong label there must be found here.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 /// Workloads, as the API server names them.
 pub(super) const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
-/// Pods.
+/// The resource of pods, as the API server names it.
 pub(super) const PODS: &str = "pods";
-/// Label of everything that a manager makes on a worker.
+/// Label of every object that a manager makes on a worker.
 const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 /// Names the Workload of a job on a worker: an annotation, and a label for older workers.
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-/// Label of everything that waits in a queue.
+/// Label of every object that waits in a queue.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Label of a pod that runs as one with others.
+const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Counts the dispatches of a Workload.
 const EPOCH: &str = "roadstead.dev/dispatch-epoch";
-/// On copies: the Workload of the manager that they are of, by UID.
+/// On copies: the UID of the manager's Workload.
 const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
-/// What stands between a field and its end in [`at`].
+/// The value of a missing field in [`at`].
 const NULL: &Value = &Value::Null;
 
 /// The value at a path of keys; null when it is not there.
@@ -44,19 +46,29 @@ pub(super) fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// Whether somebody asked for its deletion.
+/// Whether its deletion was requested.
 pub(super) fn is_deleting(object: &Value) -> bool {
     !at(object, &["metadata", "deletionTimestamp"]).is_null()
 }
 
-/// Whose it is on a worker; empty when it is nobody's.
+/// The origin of an object on a worker; empty when no manager made it.
 pub(super) fn origin(object: &Value) -> &str {
     text(object, &["metadata", "labels", ORIGIN])
 }
 
-/// The queue it waits in; empty when it waits in none.
+/// The name of the queue in which it waits; empty when it waits in none.
 pub(super) fn queue(object: &Value) -> &str {
     text(object, &["metadata", "labels", QUEUE])
+}
+
+/// The group that a pod is a member of; empty when it is a job of its own.
+pub(super) fn group(pod: &Value) -> &str {
+    text(pod, &["metadata", "labels", GROUP])
+}
+
+/// Whether a pod is held back.
+pub(super) fn is_gated(pod: &Value) -> bool {
+    !list(pod, &["spec", "schedulingGates"]).is_empty()
 }
 
 /// The Workload that a job on a worker belongs to; empty when it names none.
@@ -74,17 +86,24 @@ pub(super) fn epoch(object: &Value) -> Option<u64> {
     text(object, &["metadata", "annotations", EPOCH]).parse().ok()
 }
 
-/// The UID of the manager's Workload that a copy is of; empty when it does not say.
+/// The UID of the manager's Workload of a copy; empty when the copy does not name one.
 pub(super) fn copy_of(object: &Value) -> &str {
     text(object, &["metadata", "annotations", WORKLOAD_UID])
 }
 
-/// The UID of what controls it; empty when nothing does.
+/// The UID of the controlling owner; empty without one.
 pub(super) fn controller(object: &Value) -> &str {
     list(object, &["metadata", "ownerReferences"])
         .iter()
         .find(|owner| owner["controller"] == true)
         .map_or("", |owner| owner["uid"].as_str().unwrap_or(""))
+}
+
+/// The UIDs of the objects that a Workload stands for: its controller, or the pods of its group.
+pub(super) fn owners(workload: &Value) -> impl Iterator<Item = &str> {
+    let owners = list(workload, &["metadata", "ownerReferences"]).iter();
+    let owners = owners.filter(|owner| owner["controller"] == true || owner["kind"] == "Pod");
+    owners.filter_map(|owner| owner["uid"].as_str())
 }
 
 /// One condition.
@@ -107,13 +126,13 @@ pub(super) fn time(value: &Value) -> Option<Timestamp> {
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Well.
+    /// It succeeded.
     Succeeded,
-    /// Badly.
+    /// It failed.
     Failed,
 }
 
-/// How a job ended, if it did; for every kind in the words of that kind.
+/// How a job ended, if it did, by the conditions of its kind.
 pub(super) fn job_end(job: &Value) -> Option<End> {
     let says = |words: &[&str]| {
         words.iter().any(|word| is_true(job, word))
@@ -129,7 +148,7 @@ pub(super) fn job_end(job: &Value) -> Option<End> {
     }
 }
 
-/// How a Workload ended, if it did and if it tells.
+/// How a Workload ended, if it did and shows how.
 pub(super) fn workload_end(workload: &Value) -> Option<End> {
     let finished = condition(workload, "Finished").filter(|condition| condition["status"] == "True")?;
     match finished["reason"].as_str() {
@@ -142,12 +161,12 @@ pub(super) fn workload_end(workload: &Value) -> Option<End> {
 /// Whether a job may have pods: it is not held back and has not ended.
 pub(super) fn is_let_go(job: &Value) -> bool {
     let held = [&["spec", "suspend"][..], &["spec", "runPolicy", "suspend"][..]];
-    job_end(job).is_none() && !held.iter().any(|path| *at(job, path) == true)
+    job_end(job).is_none() && !is_gated(job) && !held.iter().any(|path| *at(job, path) == true)
 }
 
-/// Whether a pod may be doing something: until it has ended or is gone it counts, also while it is being deleted.
+/// Whether a pod may be doing something: once it is let go it counts until it has ended or is gone, also while it is being deleted.
 pub(super) fn is_live_pod(pod: &Value) -> bool {
-    !matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+    !is_gated(pod) && !matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
 /// The cluster that won; empty when none has.
@@ -167,7 +186,7 @@ pub(super) fn holds_quota(workload: &Value) -> bool {
     is_true(workload, "QuotaReserved") && !is_true(workload, "Finished")
 }
 
-/// What is new about an object, in a few words for people.
+/// The changes of an object, in a few words for the reader of a trace.
 pub(super) fn words(resource: &str, object: &Value) -> String {
     let mut words: Vec<String> = Vec::new();
     if is_deleting(object) {

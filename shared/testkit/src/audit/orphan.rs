@@ -1,4 +1,4 @@
-//! I5: what we made on a worker has somebody who wants it there.
+//! I5: each object that the manager made on a worker still has an owner there or on the manager.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const OWN_FINALIZERS: &[&str] = &[
     "orphan",
 ];
 
-/// After one period of collection nothing may be left over.
+/// After one period of collection no object may be left over.
 pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
     for cluster in &book.rules.workers {
         if book.left.contains(cluster.as_str()) || words.is_abandoned(cluster) {
@@ -28,8 +28,8 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
         }
         for (place, object) in book.all_on(cluster) {
             let Some(case) = book.case_of(place, object) else {
-                // Why: the lease belongs to the worker as a whole, and stays when that leaves: its manager has no right to delete it
-                // (`roadstead cluster leave` takes it back; seeds 2365, 2590, 2726).
+                // Why: the lease belongs to the worker as a whole, and stays when that leaves. Its manager has no right to delete
+                // it; `roadstead cluster leave` deletes it.
                 let is_lease = *place.resource == *LEASES;
                 if origin(object) == book.rules.origin && !is_lease {
                     let what = "it bears our origin and names no Workload".to_owned();
@@ -37,7 +37,8 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
                 }
                 continue;
             };
-            let complaint = if *place.resource == *PODS || book.is_child(place, object) {
+            let is_made = *place.resource == *PODS && !controller(object).is_empty();
+            let complaint = if is_made || book.is_child(place, object) {
                 ownerless(book, cluster, object)
             } else if origin(object) == book.rules.origin && !somebody_else_holds(object) {
                 unwanted(book, place, &case, object)
@@ -51,7 +52,7 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
     }
 }
 
-/// Why nobody wants a Workload or job of ours.
+/// Why a Workload or job of ours has no owner any more.
 fn unwanted(book: &Book, place: &Place, case: &Name, object: &Value) -> Option<String> {
     let Some(local) = book.local(case).filter(|local| !is_deleting(local)) else {
         return Some("the manager has no Workload for it".to_owned());
@@ -81,14 +82,14 @@ fn unwanted(book: &Book, place: &Place, case: &Name, object: &Value) -> Option<S
     }
 }
 
-/// A pod whose job is gone, or a job whose maker is.
+/// A pod whose job is gone, or a job whose owner is gone.
 fn ownerless(book: &Book, cluster: &str, child: &Value) -> Option<String> {
     let owner = controller(child);
     let there = book.all_on(cluster).any(|(_, object)| uid(object) == owner);
     (is_live_pod(child) && !owner.is_empty() && !there).then(|| "its job is gone and it lives on".to_owned())
 }
 
-/// Whether somebody outside the federation keeps an object that is being deleted.
+/// Whether a client outside the federation keeps an object that is being deleted.
 fn somebody_else_holds(object: &Value) -> bool {
     is_deleting(object)
         && list(object, &["metadata", "finalizers"])

@@ -1,11 +1,10 @@
-//! I4: what is admitted never exceeds what is there, borrowing included.
+//! I4: admitted use never exceeds the quota, borrowing included.
 //!
-//! And nobody who may run on a worker cluster lends its quota of the management cluster meanwhile.
+//! A Workload that may run on a worker also keeps its quota on the management cluster meanwhile.
 //!
-//! Judged whenever a Workload begins to hold more: with it counted in, nothing may be missing in its ClusterQueue. So a quota
-//! that somebody lowers is not held against those who had it before, and what comes back with a restored storage is counted
-//! and not judged. The sums are those of the slow model of [`reference`](crate::reference). *Source*:
-//! `spec/admission-engine.md 2.4`.
+//! Judged whenever a Workload begins to hold more: with this use counted, nothing may be missing in its ClusterQueue. So a user may
+//! lower a quota below its use, and what a restored storage brings back is counted and not judged. The sums are those of the slow
+//! model of [`reference`](crate::reference). *Source*: `spec/admission-engine.md 2.4`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const COHORTS: &str = "cohorts.kueue.x-k8s.io";
 /// Amounts are counted in thousand-millionths, so that none is rounded.
 const ONE: i128 = 1_000_000_000;
-/// Cohorts above each other; more is taken for a circle.
+/// The deepest tree of cohorts; a deeper one is taken for a circle.
 const DEPTH: usize = 32;
 
 /// A Workload's use of one ClusterQueue.
@@ -32,16 +31,16 @@ struct Use {
     amounts: BTreeMap<Pair, i128>,
 }
 
-/// The quotas of one cluster and what is used of them.
+/// The quotas of one cluster and their use.
 #[derive(Default)]
 struct Cluster {
     queues: BTreeMap<Arc<str>, Arc<Value>>,
     cohorts: BTreeMap<Arc<str>, Arc<Value>>,
     /// By namespace and name of the Workload.
     uses: BTreeMap<(Arc<str>, Arc<str>), Use>,
-    /// Flavors and resources by their numbers.
+    /// Names of flavors and resources; their index is their number.
     words: Vec<String>,
-    /// Made when it is asked for, and thrown away when a quota changes.
+    /// Built when it is needed, and dropped when a quota changes.
     forest: Option<Forest>,
 }
 
@@ -50,7 +49,7 @@ struct Forest {
     queues: BTreeMap<Arc<str>, usize>,
 }
 
-/// I4.
+/// The auditor of I4.
 #[derive(Default)]
 pub(super) struct Quota(BTreeMap<Arc<str>, Cluster>);
 
@@ -108,8 +107,8 @@ impl Quota {
         } else {
             cluster.uses.insert(key, now);
         }
-        // Why: a storage goes back as a whole, and is told object by object; in between both what comes back and what goes
-        // again hold their quota. How it stands then was judged when it was first stored.
+        // Why: a storage is restored as a whole, and reported object by object. In between, both the returning and the going
+        // Workloads hold their quota. That state was judged when it was first stored.
         if *seen.change.user == *RESTORER {
             return;
         }
@@ -122,7 +121,7 @@ impl Quota {
 }
 
 impl Cluster {
-    /// What a Workload uses: the amounts of its admission, less the pods that are not needed any more.
+    /// The use of a Workload: the amounts of its admission, minus the pods that are not needed any more.
     fn use_of(&mut self, workload: &Value) -> Use {
         let mut amounts = BTreeMap::new();
         if !holds_quota(workload) {
@@ -159,7 +158,7 @@ impl Cluster {
         })
     }
 
-    /// Adds a use to the sums or takes it off.
+    /// Adds a use to the sums, or subtracts it.
     fn count(&mut self, used: &Use, sign: i128) {
         let Some(forest) = &mut self.forest else { return };
         if let Some(queue) = forest.queues.get(&used.queue) {
@@ -169,7 +168,7 @@ impl Cluster {
         }
     }
 
-    /// In words, what is used beyond what there is.
+    /// The use above the quota, in words.
     fn excess(&mut self, queue: &Arc<str>, pair: Pair) -> Option<String> {
         if self.forest.is_none() {
             self.forest = Some(self.plant());
@@ -192,7 +191,7 @@ impl Cluster {
         })
     }
 
-    /// Puts the forest of cohorts and queues together.
+    /// Builds the forest of cohorts and queues.
     fn plant(&mut self) -> Forest {
         let mut model = Model::default();
         let (mut queues, mut cohorts) = (BTreeMap::new(), BTreeMap::new());
@@ -258,7 +257,7 @@ fn lends_what_may_be_used(workload: &Value) -> bool {
     named && !holds_quota(workload) && !is_true(workload, "Finished") && !is_deleting(workload)
 }
 
-/// The node of a cohort. One that is only named by others is there, without quota of its own.
+/// The node of a cohort. A cohort that only others name exists, without quota of its own.
 fn parent(name: &str, cohorts: &mut BTreeMap<String, usize>, model: &mut Model) -> Option<usize> {
     if name.is_empty() {
         return None;
@@ -271,7 +270,7 @@ fn parent(name: &str, cohorts: &mut BTreeMap<String, usize>, model: &mut Model) 
     Some(model.0.len() - 1)
 }
 
-/// Cohorts in a circle admit nothing; here they only must not be walked round for ever.
+/// Breaks circles of cohorts. Cohorts in a circle admit nothing; here the walk must only end.
 fn break_circles(model: &mut Model) {
     for start in 0..model.0.len() {
         let (mut at, mut steps) = (start, 0);
@@ -293,7 +292,7 @@ fn first_of<'a>(object: &'a Value, keys: &[&str]) -> &'a str {
         .unwrap_or("")
 }
 
-/// A quantity of Kubernetes, such as `1500m`, `2Gi`, `1e3`; zero when it is none.
+/// A quantity of Kubernetes, such as `1500m`, `2Gi`, `1e3`; zero when it cannot be parsed.
 fn parse(value: &Value) -> i128 {
     let text = match value {
         Value::Number(number) => number.to_string(),

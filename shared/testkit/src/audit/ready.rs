@@ -1,8 +1,8 @@
-//! I3, for what configures the federation: at rest its condition `Active` says again that it can be used, and a queue counts as
-//! held what is held (I4).
+//! I3, for the objects that configure the federation: at rest their condition `Active` is True again, and a queue counts the
+//! Workloads that hold its quota (I4).
 //!
-//! Why: a queue, check or worker that is only said to be unusable keeps jobs waiting as surely as one that is; so does quota
-//! that an engine takes for held and that nobody holds (seed 24087).
+//! Why: a queue, check or worker that is wrongly shown as unusable keeps jobs waiting. So does quota that an engine counts as held
+//! although no Workload holds it.
 
 use super::Findings;
 use super::book::{Book, CHECKS, CLUSTERS};

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::book::{Book, Name, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
-    End, controller, epoch, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
+    End, controller, epoch, group, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
 };
 use super::word::Words;
 use super::{Findings, Policy};
@@ -26,26 +26,26 @@ pub struct Overlap {
     pub until: Timestamp,
 }
 
-/// A job is on several clusters at once.
+/// A job that is on several clusters at once.
 #[derive(Clone, Copy, Debug)]
 struct Double {
     from: Timestamp,
-    /// Whether nothing was promised about it.
+    /// Whether no rule forbids it.
     accepted: bool,
-    /// Whether but one of the runs were said to be lost by an administrator.
+    /// Whether an administrator gave up all but one of the runs.
     given_up: bool,
 }
 
-/// I1. What may have pods, and the pods themselves, by Workload and cluster. Why not by its UID too: a Workload that is deleted
-/// and made anew is of the same job, which must not run beside itself either.
+/// The auditor of I1: the objects that may have pods, and the pods, by Workload and cluster. Why not by UID too: a Workload that is
+/// deleted and made anew is of the same job, which must not run beside itself either.
 #[derive(Default)]
 pub(super) struct Single {
     live: BTreeMap<Name, BTreeMap<Arc<str>, BTreeSet<Place>>>,
     double: BTreeMap<Name, Double>,
-    /// UIDs of what was brought back from a backup or taken away by it, which nobody can answer for: a controller that has not
-    /// heard of it yet makes pods for a job that is no longer there (seed 9578).
+    /// UIDs of objects that a backup brought back or removed. No process is at fault for them: a controller that has not seen the
+    /// restore yet makes pods for a job that is gone.
     revived: BTreeSet<Arc<str>>,
-    /// Live because of it.
+    /// Objects that are live because of it.
     ghosts: BTreeSet<Place>,
     overlaps: Vec<Overlap>,
 }
@@ -64,7 +64,7 @@ impl Single {
         let live = match seen.after() {
             None => false,
             Some(pod) if seen.is_pod() => is_live_pod(pod),
-            // Why not on the manager: the job there is let go to look like the one that runs elsewhere.
+            // Why not on the manager: the job there is let go to look like the job that runs elsewhere.
             Some(job) => !seen.on_manager && is_let_go(job),
         };
         if *seen.change.user == *RESTORER {
@@ -122,7 +122,7 @@ impl Single {
             }
         };
         let double = self.double.entry(case.clone()).or_insert_with(judge);
-        // Why once more: beside a run that was said to be lost one may begin of which nobody said so.
+        // Why once more: beside a run that was given up, a run may begin that was not.
         if double.given_up && !given_up {
             *double = Double {
                 from: double.from,
@@ -146,7 +146,8 @@ impl Single {
     }
 }
 
-/// Whether a job is of an earlier dispatch: that was over before a backup brought it back, and nobody believes it any more.
+/// Whether a job is of an earlier dispatch. That dispatch was over before a backup brought the job back, and the manager believes
+/// it no more.
 fn is_of_the_past(book: &Book, run: &Run, job: &Value) -> bool {
     let now = book.local(&run.case).and_then(|workload| epoch(workload));
     matches!((epoch(job), now), (Some(then), Some(now)) if then < now)
@@ -157,7 +158,7 @@ fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
     format!("live on {} clusters at once: {}", clusters.len(), all.join(", "))
 }
 
-/// Where and when a job ended, and of which dispatch.
+/// Where and when a job ended, and in which dispatch.
 struct Ended {
     on: Arc<str>,
     at: Timestamp,
@@ -165,18 +166,18 @@ struct Ended {
 }
 
 impl Ended {
-    /// Why also by its number: it may be sent to that cluster again, once it is back (seed 84).
+    /// Why also by its number: the job may be sent to that cluster again, once the cluster is back.
     fn was_given_up(&self, run: &Run, words: &Words) -> bool {
         words.released(&run.case, &self.on) || words.was_given_up(&run.case, &self.on, self.epoch)
     }
 }
 
-/// I11. How often the Workload ended, and where its job ended.
+/// The auditor of I11: how often the Workload ended, and where its job ended.
 #[derive(Default)]
 pub(super) struct Outcomes {
     endings: BTreeMap<Run, u32>,
     ended: BTreeMap<Run, Ended>,
-    /// UIDs of what was brought back from a backup: it starts again whatever anybody wants.
+    /// UIDs of jobs that a backup brought back: they start again in any case.
     revived: BTreeSet<Arc<str>>,
     /// UIDs of jobs that failed because they were being deleted.
     killed: BTreeSet<Arc<str>>,
@@ -210,8 +211,8 @@ impl Outcomes {
             let before = seen.both().map(|(old, _)| old);
             if let Some(end) = job_end(new) {
                 let was_sent_here = book.cases[&run.case].named.contains(&seen.place.cluster);
-                // Why: whoever deletes a job in the foreground ends its pods first, and it counts them as failed until it is
-                // gone. It was taken back, and that is no end of what it was to do.
+                // Why: a deletion in the foreground ends the pods of a job first, and the job counts them as failed until it is
+                // gone. It was taken back, so that is no end of its work.
                 if before.is_some_and(|old| is_deleting(old) && job_end(old).is_none()) {
                     self.killed.insert(uid(new).into());
                 }
@@ -230,7 +231,8 @@ impl Outcomes {
                 }
             } else if is_let_go(new)
                 && !before.is_some_and(is_let_go)
-                // Why: a job that is being deleted gets no pods any more, whatever its worker, which has not heard of it yet, says.
+                // Why: a job that is being deleted gets no pods any more, even if a worker that has not seen the deletion yet lets
+                // it go.
                 && !is_deleting(new)
                 && !self.revived.contains(uid(new))
             {
@@ -239,7 +241,7 @@ impl Outcomes {
         }
     }
 
-    /// A storage was restored: the end that this job showed is stored nowhere any more, unless the manager shows it too.
+    /// A storage was restored: the end of this job is stored nowhere any more, unless the manager shows it too.
     fn forget_end(&mut self, book: &Book, seen: &Seen<'_>, run: &Run) {
         let ended_here = self
             .ended
@@ -256,7 +258,7 @@ impl Outcomes {
         }
     }
 
-    /// A job is let go: it must not have ended before.
+    /// Judges a job that is let go: it must not have ended before.
     fn judge_start(
         &self,
         (book, words): (&Book, &Words),
@@ -266,12 +268,12 @@ impl Outcomes {
     ) {
         let cluster = &seen.place.cluster;
         // Why an outcome: a Workload that ended because its job was deleted tells nothing to the copy that was just under way, and
-        // no run is contradicted (seed 7198).
+        // it contradicts no run.
         if { book.local(&run.case) }.is_some_and(|w| workload_end(w).is_some()) {
             let what = format!("its job is let go on {cluster} after the Workload is Finished");
             findings.about("I11", &run.case, what);
         }
-        // Why Wait only: with the other policies an end that nobody could see does not count.
+        // Why Wait only: with the other policies an end that the manager could not see does not count.
         let Some(ended) = self
             .ended
             .get(run)
@@ -286,14 +288,16 @@ impl Outcomes {
         }
     }
 
-    /// What people see of the job is what its Workload says.
+    /// The end that users see on the job is the end that its Workload shows.
     pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
         for (place, job) in book.local_jobs() {
             let Some((case, workload)) = book.workload_of(place, job) else {
                 continue;
             };
+            // Why not pods of a group: it has succeeded when one of them has.
             if let (Some(shown), Some(told)) = (job_end(job), workload_end(workload))
                 && shown != told
+                && group(job).is_empty()
             {
                 let what = format!("the job says {shown:?} and its Workload {told:?}");
                 findings.about("I11", case, what);

@@ -1,7 +1,8 @@
-//! Every auditor sees a run that keeps its rule and runs that break it.
+//! Every auditor accepts a run that keeps its rule and finds runs that break it.
 
 mod contain;
 mod leads;
+mod pods;
 mod quota;
 mod rest;
 mod running;

@@ -1,37 +1,33 @@
-//! The administrator's word that what runs on a lost cluster is lost: who takes a cluster out of the config, or deletes it, when
-//! the manager says that it is lost, gives it. What is wanted back, or answers again, is no longer lost.
+//! An administrator's word that what runs on a lost cluster is lost: annotation `roadstead.dev/given-up`, with the time at which
+//! condition `Active` became False. It answers that loss and no other; nothing else that is done to a cluster gives it.
 //!
-//! With the word a job may run elsewhere although the old run may go on (I1, I11), under every policy, and after
-//! `workerLostTimeout` it must be let go. Without it the policy decides.
+//! With the word a job may run elsewhere although the old run may go on (I1, I11), under every policy, and it must be let go soon.
+//! Without it the policy decides.
 //!
-//! *Source*: `spec/safety.md 3`, "an admin's word"; `spec/multikueue.md 4.5`.
+//! *Source*: `spec/safety.md 3.5`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::Findings;
-use super::book::{Book, CLUSTERS, CONFIGS, Name, Seen};
+use super::book::{Book, CLUSTERS, Name, Seen};
 use super::bulkhead::Bulkhead;
-use super::object::{epoch, is_deleting, is_true, winner};
+use super::object::{condition, epoch, is_true, text, winner};
 
-/// How much longer than the timeout it may take: a manager's clock goes wrong by less than a tenth, and it looks at what it waits
-/// for at its own pace.
+/// How long a manager that is not disturbed may take to let a run go that is given up.
 const ALLOWANCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is wanted of a cluster, and whether it is said to be lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stand {
-    listed: bool,
-    registered: bool,
-    lost: bool,
-}
+/// With what an administrator gives up the runs on a cluster: the time of its loss.
+const GIVEN_UP: &str = "roadstead.dev/given-up";
 
-/// See the module.
+/// Which clusters are given up, and which runs were let go because of that.
 #[derive(Default)]
 pub(super) struct Words {
-    stands: BTreeMap<Arc<str>, Stand>,
+    /// Clusters that were said to be lost when they were last seen.
+    lost: BTreeSet<Arc<str>>,
     /// Since when the word about a cluster stands.
     given: BTreeMap<Arc<str>, Timestamp>,
     /// Since when a Workload names its cluster.
@@ -52,7 +48,7 @@ impl Words {
         }
         if seen.is_workload() {
             self.follow(seen);
-        } else if [CLUSTERS, CONFIGS].contains(&&*seen.place.resource) {
+        } else if *seen.place.resource == *CLUSTERS {
             for cluster in &book.rules.workers {
                 self.look(book, bulkhead, cluster, seen.now, findings);
             }
@@ -89,26 +85,23 @@ impl Words {
         findings: &mut Findings,
     ) {
         let name: Arc<str> = cluster.into();
-        let object = book.object(&book.rules.manager, CLUSTERS, "", cluster);
-        let before = self.stands.get(&name).copied().unwrap_or_default();
-        let stand = Stand {
-            listed: book.is_in_config(cluster),
-            registered: object.is_some_and(|object| !is_deleting(object)),
-            // Why as before when it is gone: nothing is said of it any more.
-            lost: object.map_or(before.lost, |object| !is_true(object, "Active")),
+        let Some(object) = book.object(&book.rules.manager, CLUSTERS, "", cluster) else {
+            if self.lost.contains(&name) {
+                self.abandoned.insert(name);
+            }
+            return;
         };
-        self.stands.insert(name.clone(), stand);
-        if object.is_none() && before.lost {
-            self.abandoned.insert(name.clone());
-        } else if object.is_some() {
-            self.abandoned.remove(&name);
+        self.abandoned.remove(&name);
+        if is_true(object, "Active") {
+            self.lost.remove(&name);
+        } else {
+            self.lost.insert(name.clone());
         }
-        let takes_away = (before.listed && !stand.listed) || (before.registered && !stand.registered);
-        if !stand.lost || (stand.listed && stand.registered) {
+        if is_given_up(object) {
+            self.given.entry(name).or_insert(now);
+        } else {
             self.judge(book, bulkhead, cluster, now, findings);
             self.given.remove(&name);
-        } else if before.lost && takes_away {
-            self.given.entry(name).or_insert(now);
         }
     }
 
@@ -144,9 +137,7 @@ impl Words {
         let Some(given) = self.given.get(cluster) else {
             return;
         };
-        let lost_after = book.rules.lost_after;
-        let due = *given + lost_after + lost_after / 5 + ALLOWANCE;
-        if now < due || !bulkhead.is_calm(book, &book.rules.manager, *given) {
+        if now < *given + ALLOWANCE || !bulkhead.is_calm(book, &book.rules.manager, *given) {
             return;
         }
         for (case, (place, since)) in &self.placed {
@@ -157,7 +148,7 @@ impl Words {
                 let what = format!(
                     "an administrator said at {given} that what runs on {cluster} is lost, and it is still held there"
                 );
-                findings.about("multikueue 4.5", case, what);
+                findings.about("safety 3.5", case, what);
             }
         }
     }
@@ -167,4 +158,11 @@ impl Words {
             self.judge(book, bulkhead, cluster, now, findings);
         }
     }
+}
+
+/// Whether the word on this MultiKueueCluster is about the loss that it shows.
+fn is_given_up(cluster: &Value) -> bool {
+    let word = text(cluster, &["metadata", "annotations", GIVEN_UP]);
+    let shown = condition(cluster, "Active").filter(|active| text(active, &["status"]) == "False");
+    !word.is_empty() && shown.is_some_and(|active| text(active, &["lastTransitionTime"]) == word)
 }

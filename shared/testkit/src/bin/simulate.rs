@@ -1,6 +1,6 @@
-//! `simulate`: runs the federation through many seeds, each twice, and says what went wrong.
+//! `simulate`: runs the federation through many seeds, each twice, and reports what went wrong.
 //!
-//! Each shard is a process of its own, because a run wants a process to itself.
+//! Each shard is a process of its own, because a run needs a process for itself.
 
 #![expect(
     clippy::print_stdout,
@@ -19,7 +19,7 @@ use roadstead_testkit::sim::script::Script;
 use roadstead_testkit::sim::{Keep, Outcome, Player, bank, shrink};
 use serde_json::{Value, json};
 
-// Why: a run is mostly allocating.
+// Why: a run mostly allocates.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -64,7 +64,7 @@ struct Args {
     json: bool,
 }
 
-/// What a number of seeds led to.
+/// The results of a number of seeds.
 #[derive(Debug, Default)]
 struct Tally {
     seeds: u64,
@@ -155,7 +155,7 @@ fn play(args: &Args) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// One line for one failure: what broke, and how to see it again.
+/// One line for one failure: what broke, and how to replay it.
 fn describe(player: &Player, script: &Script, outcome: &Outcome) -> Result<String, String> {
     let (faults, least) = shrink(player, script, outcome)?;
     let numbers: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -209,7 +209,7 @@ fn share(args: &Args, shards: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// The bugs that are asked for; all if none is.
+/// The requested bugs; all if none is requested.
 fn asked_for(args: &Args) -> Result<Vec<Bug>, String> {
     if args.bugs.is_empty() {
         return Ok(Bug::ALL.to_vec());

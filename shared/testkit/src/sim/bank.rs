@@ -1,4 +1,4 @@
-//! The test of the tester: plants a known bug and counts how many seeds it takes until a run breaks an invariant by it.
+//! The test of the tests: plants a known bug and counts how many seeds pass until a run breaks an invariant by it.
 
 use roadstead_core::dispatch::Bug;
 
@@ -12,15 +12,15 @@ pub const SEEDS_MAX: u64 = 500;
 /// How the search for one bug went.
 #[derive(Clone, Debug)]
 pub struct Catch {
-    /// The bug.
+    /// The planted bug.
     pub bug: Bug,
-    /// Seeds that were played, the last one included.
+    /// How many seeds were played, the last one included.
     pub tried: u64,
-    /// The seed that showed it, with the first invariant that it broke; nothing if none did.
+    /// The seed that showed it, with the first invariant that it broke; `None` if no seed did.
     pub found: Option<(u64, String)>,
 }
 
-/// Plays seeds with a bug planted until one is broken that is not broken without it.
+/// Plays seeds with a bug planted until an invariant breaks that holds without the bug.
 ///
 /// *Errors*: a run could not be set up.
 pub fn hunt(player: &Player, bug: Bug, from: u64, seeds: u64) -> Result<Catch, String> {
@@ -34,7 +34,7 @@ pub fn hunt(player: &Player, bug: Bug, from: u64, seeds: u64) -> Result<Catch, S
         let Some(broken) = player.play(&planted, Keep::Hash)?.violations.into_iter().next() else {
             continue;
         };
-        // Why: what breaks anyway says nothing about the bug.
+        // Why: an invariant that breaks without the bug says nothing about it.
         if player.play(&plain, Keep::Hash)?.violations.is_empty() {
             let found = Some((seed, broken));
             return Ok(Catch { bug, tried, found });
@@ -47,7 +47,7 @@ pub fn hunt(player: &Player, bug: Bug, from: u64, seeds: u64) -> Result<Catch, S
     })
 }
 
-/// The bug of a name, as its `Debug` form tells it.
+/// The bug of a name, which is that of its `Debug` form.
 pub fn bug_of(name: &str) -> Option<Bug> {
     Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
 }

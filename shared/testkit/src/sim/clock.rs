@@ -1,4 +1,4 @@
-//! The time: the true one, and what each host believes.
+//! The time: the true time, and what each host believes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -43,7 +43,7 @@ impl TrueTime {
     }
 }
 
-/// What one host believes.
+/// The time that one host believes.
 #[derive(Debug)]
 pub(super) struct HostClock {
     time: TrueTime,
@@ -60,12 +60,12 @@ impl HostClock {
         })
     }
 
-    /// A clock without jumps that starts now on this host: it goes as fast or slowly as the other.
+    /// A clock without jumps that starts now on this host; it runs as fast or as slowly as the host's wall clock.
     pub(super) fn uptime(&self) -> Uptime {
         Uptime::drifting(i32::try_from(self.ppm).unwrap_or_default())
     }
 
-    /// Jumps for good.
+    /// Moves the wall clock for good.
     pub(super) fn jump(&self, secs: i64) {
         self.off_millis
             .fetch_add(secs.saturating_mul(1_000), Ordering::Relaxed);

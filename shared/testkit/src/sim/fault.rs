@@ -1,6 +1,6 @@
-//! What goes wrong in a run: a list of entries, so that a failure is shrunk by leaving entries out.
+//! The faults of a run: a list of entries, so that a failure is shrunk by leaving entries out.
 //!
-//! Invariant: an entry says everything about itself; none depends on another. *Source*: `spec/safety.md 4`.
+//! Invariant: an entry is complete in itself; none depends on another. *Source*: `spec/safety.md 4`.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::kind::JobKind;
 
 /// When the trouble may begin, and when all of it is over, after the start of the run.
 pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
-/// Entries of one run at most, but for lost events.
+/// Entries of one run at most, without lost events.
 const ENTRIES_MAX: usize = 9;
-/// One run in so many loses events.
+/// One run in this many loses events.
 const LOSES_EVENTS: u32 = 6;
-/// Which of the many streams that come from one seed says so. Why another: with the same dice, every seed that is written down
-/// somewhere would mean something else from now on.
+/// The random stream of one seed that decides it. Why a stream of its own: with the common stream, every seed that is written down
+/// anywhere would mean something else from now on.
 const LOSES_EVENTS_STREAM: u64 = 12;
 
-/// In one run of so many in which jobs are of several kinds, a worker does not serve one of them for a while.
+/// In one run of this many with jobs of several kinds, a worker does not serve one of these kinds for a while.
 const LACKS_KIND: u32 = 3;
-/// The stream that says so, for the same reason.
+/// The random stream that decides it, for the same reason.
 const LACKS_KIND_STREAM: u64 = 20;
 
 /// Which side of an API call.
@@ -30,7 +30,7 @@ const LACKS_KIND_STREAM: u64 = 20;
 pub enum Side {
     /// The call never arrives.
     Before,
-    /// It is carried out, and nobody learns.
+    /// It is carried out, and the answer is lost.
     After,
 }
 
@@ -61,24 +61,24 @@ pub enum Right {
     Anything,
     /// Changes (403).
     Changes,
-    /// Whatever concerns leases (403).
+    /// All requests for leases (403).
     Leases,
-    /// Whatever concerns jobs (403).
+    /// All requests for jobs (403).
     Jobs,
-    /// Whatever concerns Workloads (403).
+    /// All requests for Workloads (403).
     Workloads,
 }
 
 /// A namespace of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Where the jobs are.
+    /// The namespace of the jobs.
     Team,
-    /// Where managers keep their leases.
+    /// The namespace of the managers' leases.
     Leases,
 }
 
-/// What somebody on a worker says of a copy that was not chosen.
+/// What another client on a worker writes into a copy that was not chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
     /// That it was admitted, long ago.
@@ -89,16 +89,16 @@ pub enum Forgery {
     Finished,
 }
 
-/// How a second manager calls itself on the workers.
+/// The name of a second manager on the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// As the first one does: it must be refused.
+    /// The name of the first manager: the second one must be refused.
     Same,
-    /// Otherwise: both share the workers.
+    /// Another name: both share the workers.
     Otherwise,
 }
 
-/// One kind of trouble. Each may hit any process, link or cluster, and the auditors look on (`crate::audit`).
+/// One kind of trouble. Each may hit any process, link or cluster while the auditors watch (`crate::audit`).
 ///
 /// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F12, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F26, F27
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,14 +107,14 @@ pub enum Fault {
     ///
     /// Spec: safety F2
     Crash {
-        /// Which.
+        /// Index of the process.
         process: usize,
     },
     /// A process dies at its n-th API call from now on, and is started again a second later (F1, F2, I13).
     ///
     /// Spec: safety F1
     CrashAtCall {
-        /// Which.
+        /// Index of the process.
         process: usize,
         /// Counted from 1 when the entry begins.
         call: u64,
@@ -125,7 +125,7 @@ pub enum Fault {
     ///
     /// Spec: safety F7, F8
     Cut {
-        /// Which.
+        /// The link that is cut.
         link: Link,
         /// Which way.
         way: Way,
@@ -139,7 +139,7 @@ pub enum Fault {
         /// Of a thousand.
         permille: u32,
     },
-    /// What was carried out is not answered (F9).
+    /// Requests are carried out and their answers are lost (F9).
     ///
     /// Spec: safety F9
     LoseAnswers {
@@ -155,16 +155,16 @@ pub enum Fault {
         /// Of a thousand.
         permille: u32,
     },
-    /// Everything takes up to so long each way, so answers overtake each other (F10, F22).
+    /// Everything takes up to this long each way, so answers overtake each other (F10, F22).
     ///
     /// Spec: safety F22
     Delay {
         /// On which link.
         link: Link,
-        /// Milliseconds.
+        /// Longest delay each way, in milliseconds.
         most_ms: u64,
     },
-    /// The server has no time: 429, 500, 503, 504 (F21, F23).
+    /// The server is overloaded: 429, 500, 503, 504 (F21, F23).
     ///
     /// Spec: safety F21, F23
     Refuse {
@@ -175,7 +175,7 @@ pub enum Fault {
         /// The HTTP status.
         code: u16,
     },
-    /// Watches stay open and say nothing (F11).
+    /// Watches stay open and show nothing (F11).
     ///
     /// Spec: safety F11
     Silence {
@@ -189,14 +189,14 @@ pub enum Fault {
         /// On which link.
         link: Link,
     },
-    /// Watches leave out each k-th event, and go on as if nothing had been there (F12). It shows when everything that is known is
-    /// compared with what is stored.
+    /// Watches leave out each k-th event, and go on without an error (F12). It shows only when a cache is compared with what is
+    /// stored.
     ///
     /// Spec: safety F12
     LoseEvents {
         /// On which link.
         link: Link,
-        /// One in so many, counted over all watches of the link from when this began; bookmarks are not counted.
+        /// One event in this many, counted over all watches of the link from the beginning of the entry; bookmarks are not counted.
         every: u64,
     },
     /// The API server forgets the past: watches expire with 410 (F14).
@@ -206,25 +206,25 @@ pub enum Fault {
         /// Of which cluster.
         cluster: usize,
     },
-    /// The API server is away and keeps what it has (F3, F4).
+    /// The API server is away and keeps its objects (F3, F4).
     ///
     /// Spec: safety F3, F4
     ServerDown {
         /// Of which cluster.
         cluster: usize,
     },
-    /// Reads that may be old are answered from what was stored when this began, and what watches tell is old (F13).
+    /// Reads that may be old are answered from what was stored when this began, and watches show old events (F13).
     Stale {
         /// On which link.
         link: Link,
         /// How far watches lag behind at most, seconds.
         lag_secs: u64,
     },
-    /// An account has lost a right, or all (F19).
+    /// An account loses a right, or all rights (F19).
     Deny {
         /// On which link.
         link: Link,
-        /// Which.
+        /// The lost right.
         right: Right,
     },
     /// When this ends, the storage is restored from a backup that was made when it began (F15).
@@ -232,11 +232,11 @@ pub enum Fault {
         /// Of which cluster.
         cluster: usize,
     },
-    /// A namespace is deleted, and made again when this ends (F27).
+    /// A namespace is deleted, and created again when this ends (F27).
     NoNamespace {
         /// On which cluster.
         cluster: usize,
-        /// Which.
+        /// Which of the worker's namespaces.
         which: Space,
     },
     /// A worker's API server no longer serves a kind, whose objects and pods go at once, and serves it again when this ends (F26).
@@ -248,37 +248,37 @@ pub enum Fault {
         /// Which kind.
         kind: JobKind,
     },
-    /// Somebody on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
+    /// Another client on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
     Forge {
         /// On which cluster.
         cluster: usize,
-        /// What.
+        /// The forged state.
         what: Forgery,
     },
     /// A second manager, of another cluster, begins to use the same workers, and stays (F17, W10).
     ///
     /// Spec: safety F17
     Rival {
-        /// How it calls itself.
+        /// Its name on the workers.
         called: Called,
     },
     /// The wall clock of a process's host jumps, for good (F18).
     ClockJump {
-        /// Whose.
+        /// Index of the process.
         process: usize,
         /// By how much, seconds; negative is back.
         secs: i64,
     },
 }
 
-/// A trouble and its time.
+/// A trouble with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// When it begins, after the start of the run.
     pub at: Duration,
-    /// How long it lasts; what happens in an instant ignores it.
+    /// How long it lasts; a trouble of an instant ignores it.
     pub lasts: Duration,
-    /// What it is.
+    /// The trouble.
     pub fault: Fault,
 }
 
@@ -290,8 +290,8 @@ impl fmt::Display for Entry {
 }
 
 impl Fault {
-    /// The cluster where what the manager does may come late because of it; 0, the manager's own, means on all of them. What
-    /// a worker's own process suffers delays nothing that the manager writes there.
+    /// The cluster on which the manager's writes may be late because of it; 0, the manager's own, means all of them. A fault of a
+    /// worker's own process delays no write of the manager.
     pub fn troubles(&self) -> Option<usize> {
         match *self {
             Self::Crash { process } | Self::CrashAtCall { process, .. } | Self::ClockJump { process, .. } => {
@@ -320,13 +320,13 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether what it did may show long after it has ended: what was left out of a watch is not known until everything is
-    /// compared, and that is later than any trouble ends.
+    /// Whether its effect may show long after its end. An event that a watch left out is unknown until the cache is compared with
+    /// what is stored, and that is later than the end of any trouble.
     pub fn lingers(&self) -> bool {
         matches!(self, Self::LoseEvents { .. })
     }
 
-    /// The cluster whose engine cannot reach its own API server because of it; a dead engine is told by its life.
+    /// The cluster whose engine cannot reach its own API server because of it. A dead engine is known from its process.
     pub fn blinds(&self) -> Option<usize> {
         match *self {
             Self::Cut { link, .. }
@@ -339,13 +339,13 @@ impl Fault {
             | Self::DropWatches { link }
             | Self::Stale { link, .. }
             | Self::Deny { link, .. } => (link.from == link.to).then_some(link.to),
-            // Why: an engine that starts while there is no lease takes its manager for one that keeps none.
+            // Why: an engine that starts while there is no lease assumes that its manager keeps none.
             Self::NoNamespace {
                 cluster,
                 which: Space::Leases,
             }
             | Self::ServerDown { cluster } => Some(cluster),
-            // Why not lost events: an engine asks for the lease that it fences by, and no watch has a part in it.
+            // Why not lost events: an engine reads the lease that it fences by with a get, and no watch has a part in it.
             Self::NoNamespace { .. }
             | Self::NoKind { .. }
             | Self::LoseEvents { .. }
@@ -369,7 +369,7 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     let mut entries: Vec<Entry> = (0..number).map(|_| entry(dice, workers)).collect();
     entries.sort_by_key(|entry| entry.at);
     let mut rivals = 0;
-    // Why not both: whose lease is deleted has no claim any more, and the next one that comes is right.
+    // Why not both: a manager whose lease is deleted has no claim any more, and the next manager that comes is right.
     let is_unclaimed = |entry: &Entry| {
         matches!(
             entry.fault,
@@ -407,7 +407,7 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
     })
 }
 
-/// A worker without one of the kinds that a definition adds to it, in a share of the runs, beside these troubles.
+/// A worker that lacks one of the kinds of a `CustomResourceDefinition`, in a share of the runs, beside these troubles.
 pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     dice.set_stream(LACKS_KIND_STREAM);
@@ -417,7 +417,7 @@ pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> 
     let (at, lasts) = time(&mut dice);
     let cluster = dice.random_range(1..=workers);
     let kind = JobKind::DEFINED[dice.random_range(0..JobKind::DEFINED.len())];
-    // Why not both: a storage that goes back has the definition of the kind again, with the jobs.
+    // Why not both: a restored storage has the definition of the kind again, with the jobs.
     let goes_back = |entry: &Entry| entry.fault == Fault::Rewind { cluster };
     (!others.iter().any(goes_back)).then_some(Entry {
         at,
@@ -426,11 +426,11 @@ pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> 
     })
 }
 
-/// When something begins, and how long it lasts.
+/// When a trouble begins, and how long it lasts.
 fn time(dice: &mut ChaCha8Rng) -> (Duration, Duration) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (first, last) = (millis(TROUBLE.0), millis(TROUBLE.1));
-    // Why the square: most of what can go wrong goes wrong while jobs are placed, which is early.
+    // Why the square: most faults matter while jobs are placed, which is early.
     let part: f64 = dice.random_range(0.0..1.0);
     #[expect(
         clippy::cast_possible_truncation,
@@ -452,7 +452,7 @@ fn time(dice: &mut ChaCha8Rng) -> (Duration, Duration) {
 fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
     let (at, lasts) = time(dice);
     let fault = fault(dice, workers);
-    // What may come at any time, and what stays, is over when all is.
+    // A trouble that may strike at any time, or that stays, is over when all troubles are.
     let lasts = match fault {
         Fault::CrashAtCall { .. } | Fault::ClockJump { .. } | Fault::Rival { .. } => {
             TROUBLE.1.saturating_sub(at)
@@ -479,7 +479,7 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
     Entry { at, lasts, fault }
 }
 
-/// Half of the trouble is between the manager and a worker: that is what a federation is about.
+/// Half of the troubles hit a link between the manager and a worker, the heart of a federation.
 fn link(dice: &mut ChaCha8Rng, workers: usize) -> Link {
     match dice.random_range(0..4) {
         0 => Link { from: 0, to: 0 },
@@ -572,7 +572,7 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
                 Called::Otherwise
             },
         },
-        // Why not further back: rounds and pauses of the product go by the wall clock, and it would wait that much longer.
+        // Why not further back: rounds and pauses of the product follow the wall clock, and would last that much longer.
         _ => Fault::ClockJump {
             process,
             secs: [-30, 30, 3_600][dice.random_range(0..3)],

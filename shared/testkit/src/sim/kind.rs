@@ -1,12 +1,34 @@
-//! The kinds of jobs in a run: where they are asked for, and an object of each as the API stores it.
+//! The kinds of jobs in a run: their paths, and an object of each as the API stores it.
 //!
 //! Why jobs come suspended and marked as managed: the product's webhooks do that, and webhooks are not called here.
 
 use std::fmt;
 
+use bytes::Bytes;
 use roadstead_api::constants::controllers::MULTIKUEUE;
+use roadstead_api::constants::{annotations, finalizers, gates, labels};
 use roadstead_world::Kind as Played;
 use serde_json::{Value, json};
+
+/// How long an `AppWrapper` waits before it tries again, and for pods that do not start in runs that play this. Why so short: a run
+/// is quiet meanwhile, and would be judged.
+const RETRY_PAUSE: &str = "10s";
+const WARMUP: &str = "20s";
+/// How many times it tries again.
+const RETRIES: &str = "2";
+/// The role of every plain pod: those of a group are alike.
+const ROLE: &str = "main";
+
+/// The trouble of an `AppWrapper`'s children, beside that of all jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// No trouble.
+    Well,
+    /// The pod of the first one never starts.
+    Hangs,
+    /// All of them are deleted once.
+    Vanishes,
+}
 
 /// A kind of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +39,10 @@ pub enum JobKind {
     JobSet,
     /// `kubeflow.org/v1 PyTorchJob`.
     PyTorchJob,
+    /// `workload.codeflare.dev/v1beta2 AppWrapper` around one Job for each pod, whose controller is the product's own.
+    AppWrapper,
+    /// `v1 Pod`, alone or as a group.
+    Pod,
 }
 
 impl fmt::Display for JobKind {
@@ -27,8 +53,14 @@ impl fmt::Display for JobKind {
 
 impl JobKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Job, Self::JobSet, Self::PyTorchJob];
-    /// Those that a definition adds to a cluster, and that go with it.
+    pub const ALL: [Self; 5] = [
+        Self::Job,
+        Self::JobSet,
+        Self::PyTorchJob,
+        Self::AppWrapper,
+        Self::Pod,
+    ];
+    /// The kinds of `CustomResourceDefinition`s; they go with their definition.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
     /// The name of the integration.
@@ -37,13 +69,15 @@ impl JobKind {
             Self::Job => "batch/job",
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
+            Self::AppWrapper => "workload.codeflare.dev/appwrapper",
+            Self::Pod => "pod",
         }
     }
 
-    /// What plays its controller beside that of `batch/v1`.
+    /// The played controller of this kind, beside that of `batch/v1`.
     pub(super) const fn played(self) -> Option<Played> {
         match self {
-            Self::Job => None,
+            Self::Job | Self::AppWrapper | Self::Pod => None,
             Self::JobSet => Some(Played::JobSet),
             Self::PyTorchJob => Some(Played::PyTorchJob),
         }
@@ -55,6 +89,8 @@ impl JobKind {
             Self::Job => ("batch", "v1", "jobs"),
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "pytorchjobs"),
+            Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "appwrappers"),
+            Self::Pod => ("", "v1", "pods"),
         }
     }
 
@@ -63,28 +99,40 @@ impl JobKind {
         self.names().2
     }
 
-    /// As changes of an API server name it.
+    /// The name in the changes of an API server.
     pub(super) fn resource(self) -> String {
         let (group, _, plural) = self.names();
+        if group.is_empty() {
+            return plural.to_owned();
+        }
         format!("{plural}.{group}")
     }
 
-    /// Where its objects of a namespace are asked for.
+    /// The path of its objects in a namespace.
     pub(super) fn path(self, namespace: &str) -> String {
         let (group, version, plural) = self.names();
-        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        format!("{root}/namespaces/{namespace}/{plural}")
     }
 
-    /// The kind that a request is about: also one for what discovery says of its group, which in a run has no other kind.
+    /// The kind of a request's path. Discovery of its group counts too, because in a run the group has no other kind.
     pub(super) fn at(path: &str) -> Option<Self> {
-        let group = path.strip_prefix("/apis/")?.split('/').next()?;
+        let group = path
+            .strip_prefix("/apis/")?
+            .split('/')
+            .next()
+            .filter(|group| !group.is_empty())?;
         Self::ALL.into_iter().find(|kind| kind.names().0 == group)
     }
 
-    /// An object that is held and that a manager may dispatch: `metadata` as given, `pods` pods of this template (its metadata and
-    /// its spec).
+    /// A held object that a manager may dispatch: `metadata` as given, `pods` pods of this template (its metadata and its spec).
     pub(super) fn object(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let (group, version, _) = self.names();
+        let mut metadata = metadata.clone();
         let spec = match self {
             Self::Job => json!({
                 "suspend": true, "managedBy": MULTIKUEUE, "backoffLimit": 0,
@@ -110,20 +158,104 @@ impl JobKind {
                 let policy = json!({"suspend": true, "managedBy": MULTIKUEUE});
                 json!({"runPolicy": policy, "pytorchReplicaSpecs": roles})
             }
+            Self::AppWrapper => {
+                let name = metadata["name"].as_str().unwrap_or_default();
+                let component = |number: i64| {
+                    let spec = json!({
+                        "parallelism": 1, "completions": 1, "backoffLimit": 0, "template": template,
+                    });
+                    json!({"template": {
+                        "apiVersion": "batch/v1", "kind": "Job",
+                        "metadata": {"name": format!("{name}-{number}")}, "spec": spec,
+                    }})
+                };
+                let components: Vec<Value> = (0..pods).map(component).collect();
+                json!({"suspend": true, "managedBy": MULTIKUEUE, "components": components})
+            }
+            Self::Pod => hold(&mut metadata, template),
         };
-        json!({"apiVersion": format!("{group}/{version}"), "kind": self.to_string(), "metadata": metadata, "spec": spec})
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        json!({"apiVersion": api_version, "kind": self.to_string(), "metadata": metadata, "spec": spec})
     }
 
-    /// The same as one that its own cluster runs.
+    /// The annotations that give a job of this kind its waiting times.
+    pub(super) fn patience(self, child: Child) -> Value {
+        match self {
+            Self::Job | Self::JobSet | Self::PyTorchJob | Self::Pod => json!({}),
+            Self::AppWrapper => {
+                let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
+                let mut annotations = json!({
+                    knob("retryPausePeriodDuration"): RETRY_PAUSE, knob("retryLimit"): RETRIES,
+                });
+                if child == Child::Hangs {
+                    annotations[knob("warmupGracePeriodDuration")] = WARMUP.into();
+                    annotations[knob("admissionGracePeriodDuration")] = WARMUP.into();
+                }
+                annotations
+            }
+        }
+    }
+
+    /// The same as an object that its own cluster runs.
     pub(super) fn unmanaged(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let mut object = self.object(metadata, pods, template);
         let holder = match self {
-            Self::Job | Self::JobSet => &mut object["spec"],
+            Self::Job | Self::JobSet | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
+            // Why bare: it is not managed by the product, and it is still held.
+            Self::Pod => {
+                object["metadata"] = metadata.clone();
+                return object;
+            }
         };
         if let Some(fields) = holder.as_object_mut() {
             fields.remove("managedBy");
         }
         object
     }
+}
+
+/// The marks of a pod that is held, and its spec, as the webhook leaves them.
+fn hold(metadata: &mut Value, template: &Value) -> Value {
+    metadata["labels"][labels::MANAGED] = labels::TRUE.into();
+    metadata["finalizers"] = json!([finalizers::MANAGED]);
+    metadata["annotations"][annotations::ROLE_HASH] = ROLE.into();
+    for (key, value) in template["metadata"]["annotations"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        metadata["annotations"][key] = value.clone();
+    }
+    let mut spec = template["spec"].clone();
+    spec["schedulingGates"] = json!([{"name": gates::ADMISSION}, {"name": gates::TOPOLOGY}]);
+    spec
+}
+
+/// Makes a pod a member of a group of `total` pods. Why no retry: nothing here creates another pod in its place.
+pub(super) fn join_group(pod: &mut Value, group: &str, total: i64) {
+    pod["metadata"]["labels"][labels::POD_GROUP_NAME] = group.into();
+    let said = &mut pod["metadata"]["annotations"];
+    said[annotations::POD_GROUP_TOTAL_COUNT] = total.to_string().into();
+    said[annotations::RETRIABLE_IN_GROUP] = "false".into();
+}
+
+/// A request to create a pod, as the webhook of its cluster leaves it.
+pub(super) fn admitted(body: &Bytes) -> Option<Bytes> {
+    let mut pod: Value = serde_json::from_slice(body).ok()?;
+    if pod["metadata"]["labels"][labels::MANAGED] != labels::TRUE {
+        return None;
+    }
+    let held = &mut pod["metadata"]["finalizers"];
+    let mark = json!(finalizers::MANAGED);
+    match held.as_array_mut() {
+        Some(held) if held.contains(&mark) => {}
+        Some(held) => held.push(mark),
+        None => *held = json!([mark]),
+    }
+    Some(Bytes::from(pod.to_string()))
 }

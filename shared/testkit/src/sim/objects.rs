@@ -1,4 +1,4 @@
-//! What is applied to the clusters of a run, and the jobs as the API stores them.
+//! The objects that are created on the clusters of a run, and the jobs as the API stores them.
 
 use std::collections::BTreeSet;
 
@@ -11,33 +11,33 @@ use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
-use super::kind::JobKind;
+use super::kind::{self, Child, JobKind};
 use super::script::{JobPlan, Lost, Script, WorkerPlan};
 
-/// Where the jobs are.
+/// The namespace of the jobs.
 pub(super) const NAMESPACE: &str = "team";
-/// Where the product's own objects are.
+/// The namespace of the product's own objects.
 pub(super) const SYSTEM: &str = "kueue-system";
-/// Where managers keep their leases on workers: a namespace of its own, so that it can be taken away by itself.
+/// The namespace of the managers' leases on workers: one of its own, so that it can be deleted by itself.
 pub(super) const LEASES: &str = "roadstead-system";
-/// Who writes what people would write.
+/// The name under which a user's writes are made.
 const USER: &str = "user";
 const QUEUE: &str = "main";
 const FLAVOR: &str = "default";
 const FEDERATION: &str = "federation";
 const CAPACITY: &str = "capacity";
 const URGENT: &str = "urgent";
-/// Label of what a manager put on a worker.
+/// Label of the objects that a manager created on a worker.
 const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
-/// Label of what is somebody else's.
+/// Label of the objects of another client.
 const FOREIGN: &str = "example.com/foreign";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
-/// Where definitions of kinds are asked for.
+/// The path of definitions of kinds.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The token of every kubeconfig, to be seen nowhere else (`spec/safety.md I8`).
+/// The token of every kubeconfig; it must show nowhere else (`spec/safety.md I8`).
 pub(super) const CANARY: &str = "canary-token-of-the-simulated-worker";
 
-/// Asks a server directly, as a user whom no network troubles.
+/// Sends a request directly, as a user on a network without trouble.
 pub(super) async fn ask(
     server: &Server,
     method: Method,
@@ -87,8 +87,8 @@ fn kueue(plural: &str, kind: &str, name: &str, spec: &Value) -> (String, Value) 
     (path, object)
 }
 
-/// Takes the rules of a schema out. Why: evaluating them costs most of a run, and that objects keep them is proven against
-/// real servers.
+/// Removes the rules of a schema. Why: evaluating them costs most of a run, and tests against real servers prove that objects keep
+/// them.
 fn remove_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -170,20 +170,34 @@ pub(super) fn namespace(which: Space, by_queue: bool) -> Vec<(String, Value)> {
     objects
 }
 
-/// Whether a namespace is there and is not ending.
+/// Whether a namespace exists and is not being deleted.
 pub(super) async fn has_namespace(server: &Server, which: Space) -> bool {
     let path = format!("/api/v1/namespaces/{}", space_name(which));
     let (code, found) = ask(server, Method::GET, &path, None).await;
     code.is_success() && found["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Asks for the end of a namespace.
+/// Asks for the deletion of a namespace.
 pub(super) async fn delete_namespace(server: &Server, which: Space) {
     let path = format!("/api/v1/namespaces/{}", space_name(which));
     ask(server, Method::DELETE, &path, None).await;
 }
 
-/// Removes all objects of a kind at once, as when its definition is deleted by force, and what was made for them.
+/// Deletes the children of an `AppWrapper` on a worker.
+pub(super) async fn delete_children(worker: &Server, wrapper: &str) {
+    let jobs = JobKind::Job.path(NAMESPACE);
+    let (_, all) = ask(worker, Method::GET, &jobs, None).await;
+    for job in all["items"].as_array().into_iter().flatten() {
+        let owner = &job["metadata"]["ownerReferences"][0];
+        if owner["kind"] == JobKind::AppWrapper.to_string() && owner["name"] == wrapper {
+            let name = job["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("{jobs}/{name}?propagationPolicy=Background");
+            ask(worker, Method::DELETE, &path, None).await;
+        }
+    }
+}
+
+/// Removes all objects of a kind at once, as when its definition is deleted by force, with the objects that they own.
 pub(super) async fn remove_kind(server: &Server, kind: JobKind) {
     let owner = |object: &Value| object["metadata"]["ownerReferences"][0].clone();
     let is_of_it = |object: &Value| owner(object)["kind"] == kind.to_string();
@@ -200,7 +214,7 @@ pub(super) async fn remove_kind(server: &Server, kind: JobKind) {
     delete_at_once(server, &pods_path(), is_left).await;
 }
 
-/// Deletes the objects at a path of which `which` says so at once, whatever finalizers they have.
+/// Deletes the objects at a path that `which` selects at once, whatever finalizers they have.
 async fn delete_at_once(server: &Server, path: &str, which: impl Fn(&Value) -> bool) {
     let (_, all) = ask(server, Method::GET, path, None).await;
     let all = all["items"].as_array().into_iter().flatten();
@@ -214,7 +228,7 @@ async fn delete_at_once(server: &Server, path: &str, which: impl Fn(&Value) -> b
     }
 }
 
-/// Writes a condition with an early time into every copy on a worker that no manager has given to it. Gives how many.
+/// Writes a condition with an early time into every copy on a worker that no manager has chosen; returns how many.
 pub(super) async fn forge(managers: &[&Server], worker: &Server, number: usize, what: Forgery) -> usize {
     let path = workloads_path();
     let mut chosen = BTreeSet::new();
@@ -222,7 +236,7 @@ pub(super) async fn forge(managers: &[&Server], worker: &Server, number: usize, 
         let (_, local) = ask(manager, Method::GET, &path, None).await;
         let all = local["items"].as_array().into_iter().flatten();
         let here = all.filter(|workload| workload["status"]["clusterName"] == cluster_name(number));
-        // Why the name will do: it is made from the UID of the job, which no two managers have in common.
+        // Why the name is enough: it is made from the UID of the job, which is unique among all managers.
         chosen.extend(here.filter_map(|workload| workload["metadata"]["name"].as_str().map(str::to_owned)));
     }
     let (_, copies) = ask(worker, Method::GET, &path, None).await;
@@ -279,7 +293,7 @@ fn queue(name: &str, cpus: i64, check: Option<&str>, preempts: bool) -> (String,
     kueue("clusterqueues", "ClusterQueue", name, &spec)
 }
 
-/// What the manager's cluster has.
+/// The objects of the manager's cluster.
 pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
     let names: Vec<String> = (1..=script.workers.len()).map(cluster_name).collect();
     let mut objects = vec![
@@ -295,7 +309,7 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
     for says in Lost::ALL.into_iter().filter(|_| script.by_queue) {
         let name = queue_name(Some(says));
         let (path, mut queue) = queue(name, script.cpus, Some(FEDERATION), script.preempts);
-        // The words of the annotation are the names of the policies.
+        // The values of the annotation are the names of the policies.
         queue["metadata"]["annotations"][WORKER_LOST_POLICY] = format!("{says:?}").into();
         objects.extend([(path, queue), local_queue(name, name)]);
     }
@@ -317,17 +331,17 @@ pub(super) fn cluster(name: &str) -> (String, Value) {
     )
 }
 
-/// Where the config of the federation is.
+/// The path of the config of the federation.
 pub(super) fn config_path() -> String {
     format!("/apis/{KUEUE}/multikueueconfigs/{FEDERATION}")
 }
 
-/// Whether a kubeconfig says by what a worker is known.
+/// How a kubeconfig verifies its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// By its certificate.
     Worker,
-    /// By nothing, so it must be refused.
+    /// By nothing, so the product must refuse it.
     Nobody,
 }
 
@@ -352,7 +366,7 @@ pub(super) fn secret(name: &str, to: &str, trust: Trust) -> (String, Value) {
     )
 }
 
-/// A job of somebody else on a worker; it is held, so it does nothing.
+/// A job of another client on a worker; it is held, so it does nothing.
 pub(super) fn foreign_job(kind: JobKind, name: &str) -> (String, Value) {
     let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": {FOREIGN: "yes"}});
     let template = json!({"spec": {
@@ -367,7 +381,7 @@ pub(super) fn is_foreign(job: &Value) -> bool {
     job["metadata"]["labels"][FOREIGN] == "yes"
 }
 
-/// What a worker's cluster has.
+/// The objects of a worker's cluster.
 pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value)> {
     let mut objects: Vec<(String, Value)> = more_local_queues(by_queue).collect();
     if plan.asks_capacity {
@@ -388,8 +402,8 @@ pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value
     objects
 }
 
-/// A job as it is stored once the webhooks have seen it.
-pub(super) fn job(plan: &JobPlan) -> (String, Value) {
+/// The objects of a job with their paths, as they are stored after the webhooks.
+pub(super) fn job(plan: &JobPlan) -> Vec<(String, Value)> {
     let mut labels = json!({"kueue.x-k8s.io/queue-name": queue_name(plan.queue)});
     if plan.urgent {
         labels["kueue.x-k8s.io/priority-class"] = URGENT.into();
@@ -399,33 +413,54 @@ pub(super) fn job(plan: &JobPlan) -> (String, Value) {
         annotations[roadstead_world::EXIT_CODE] = "1".into();
     }
     let requests = json!({"cpu": plan.cpus.to_string()});
-    let metadata = json!({"name": plan.name, "namespace": NAMESPACE, "labels": labels});
-    let template = json!({
+    let metadata = json!({
+        "name": plan.name, "namespace": NAMESPACE, "labels": labels,
+        "annotations": plan.kind.patience(plan.child),
+    });
+    let mut template = json!({
         "metadata": {"annotations": annotations},
         "spec": {
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}],
         },
     });
+    if plan.child == Child::Hangs {
+        template["spec"]["nodeSelector"] = json!({"example.com/nowhere": "yes"});
+    }
+    let path = plan.kind.path(NAMESPACE);
+    if plan.kind == JobKind::Pod {
+        let names = plan.objects();
+        let is_group = names.len() > 1;
+        let member = |name: String| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = name.into();
+            let mut pod = plan.kind.object(&metadata, 1, &template);
+            if is_group {
+                kind::join_group(&mut pod, &plan.name, plan.pods);
+            }
+            (path.clone(), pod)
+        };
+        return names.into_iter().map(member).collect();
+    }
     let mut object = plan.kind.object(&metadata, plan.pods, &template);
-    // Limit: of the kinds whose controllers are played, only that of Jobs removes what has ended.
+    // Limit: of the played controllers, only that of Jobs removes jobs that have ended.
     if plan.vanishes && plan.kind == JobKind::Job {
         object["spec"]["ttlSecondsAfterFinished"] = 0.into();
     }
-    (plan.kind.path(NAMESPACE), object)
+    vec![(path, object)]
 }
 
-/// Where pods are asked for.
+/// The path of pods.
 pub(super) fn pods_path() -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/pods")
 }
 
-/// Where Workloads are asked for.
+/// The path of Workloads.
 pub(super) fn workloads_path() -> String {
     format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/workloads")
 }
 
-/// Where ProvisioningRequests are asked for.
+/// The path of ProvisioningRequests.
 pub(super) fn requests_path() -> String {
     format!("/apis/autoscaling.x-k8s.io/v1/namespaces/{NAMESPACE}/provisioningrequests")
 }
@@ -450,6 +485,6 @@ pub(super) fn cluster_at(server: &str) -> Option<usize> {
     name.split('.').next()?.parse().ok()
 }
 
-/// A certificate in the shape that a kubeconfig must have; nobody reads it here. It is the text
-/// `-----BEGIN CERTIFICATE-----`, nothing, `-----END CERTIFICATE-----`, in base64.
+/// A certificate in the shape that a kubeconfig needs; it is never used here. It is the text `-----BEGIN CERTIFICATE-----`,
+/// nothing, `-----END CERTIFICATE-----`, in base64.
 const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";

@@ -170,7 +170,6 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
-        lost_after: SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX),
         lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)
@@ -427,35 +426,54 @@ async fn perform(
     troubled: &mut Troubled,
 ) {
     let manager = &stage.servers[0];
-    let path_of = |name: &str| format!("{}/{name}", script.kind_of(name).path(objects::NAMESPACE));
+    let paths_of = |name: &str| -> Vec<String> {
+        let path = script.kind_of(name).path(objects::NAMESPACE);
+        let objects = script.objects_of(name).into_iter();
+        objects.map(|object| format!("{path}/{object}")).collect()
+    };
     stage.note(format_args!("user {act:?}"));
     match act {
         Act::Submit(plan) => {
-            let (path, object) = objects::job(plan);
-            let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
-            if status.is_success() {
-                let resource = plan.kind.resource();
-                lock(auditor).submitted(&resource, objects::NAMESPACE, &plan.name, stage.now());
+            let resource = plan.kind.resource();
+            for (path, object) in objects::job(plan) {
+                let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
+                if status.is_success() {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    lock(auditor).submitted(&resource, objects::NAMESPACE, name, stage.now());
+                }
             }
         }
         Act::Delete(name) => {
-            let path = format!("{}?propagationPolicy=Background", path_of(name));
-            objects::ask(manager, Method::DELETE, &path, None).await;
-        }
-        Act::DeleteWorkload(name) => {
-            if let Some(path) = workload_of(manager, name).await {
+            for path in paths_of(name) {
                 let path = format!("{path}?propagationPolicy=Background");
                 objects::ask(manager, Method::DELETE, &path, None).await;
             }
         }
-        Act::Deactivate(name) => switch(manager, name, false).await,
-        Act::Activate(name) => switch(manager, name, true).await,
-        Act::Squat(worker, name) => {
-            let (path, object) = objects::foreign_job(script.kind_of(name), name);
-            objects::ask(&stage.servers[*worker], Method::POST, &path, Some(&object)).await;
+        Act::DeleteWorkload(name) => {
+            if let Some(path) = workload_of(manager, &script.objects_of(name)).await {
+                let path = format!("{path}?propagationPolicy=Background");
+                objects::ask(manager, Method::DELETE, &path, None).await;
+            }
         }
-        Act::Vacate(worker, name) => vacate(&stage.servers[*worker], &path_of(name)).await,
-        Act::Lie(worker, name) => lie(stage, *worker, name).await,
+        Act::DeleteChildren(name) => {
+            for worker in 1..=script.workers.len() {
+                objects::delete_children(&stage.servers[worker], name).await;
+            }
+        }
+        Act::Deactivate(name) => switch(manager, &script.objects_of(name), false).await,
+        Act::Activate(name) => switch(manager, &script.objects_of(name), true).await,
+        Act::Squat(worker, name) => {
+            for object in script.objects_of(name) {
+                let (path, object) = objects::foreign_job(script.kind_of(name), &object);
+                objects::ask(&stage.servers[*worker], Method::POST, &path, Some(&object)).await;
+            }
+        }
+        Act::Vacate(worker, name) => {
+            for path in paths_of(name) {
+                vacate(&stage.servers[*worker], &path).await;
+            }
+        }
+        Act::Lie(worker, name) => lie(stage, *worker, &script.objects_of(name)).await,
         Act::Spoil(worker) => {
             troubled.more(&mut lock(auditor), cluster_name(*worker));
             steward::write_secret(manager, *worker, *worker, objects::Trust::Nobody).await;
@@ -485,10 +503,10 @@ async fn vacate(worker: &Server, path: &str) {
 }
 
 /// Says on a worker that the copy of a Workload has ended, unless that is the worker where its job is.
-async fn lie(stage: &Arc<Stage>, worker: usize, job: &str) {
+async fn lie(stage: &Arc<Stage>, worker: usize, job: &[String]) {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(&stage.servers[0], Method::GET, &path, None).await;
-    let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["name"] == job;
+    let is_its = |workload: &&Value| is_owned_by(workload, job);
     let Some(workload) = list["items"].as_array().and_then(|all| all.iter().find(is_its)) else {
         return;
     };
@@ -505,19 +523,25 @@ async fn lie(stage: &Arc<Stage>, worker: usize, job: &str) {
     objects::ask(&stage.servers[worker], Method::PATCH, &path, Some(&patch)).await;
 }
 
+/// Whether the first owner of a Workload is one of these.
+fn is_owned_by(workload: &Value, job: &[String]) -> bool {
+    let owner = workload["metadata"]["ownerReferences"][0]["name"].as_str();
+    owner.is_some_and(|owner| job.iter().any(|object| object == owner))
+}
+
 /// Switches the Workload of a job on or off, if it has one.
-async fn switch(manager: &Server, job: &str, on: bool) {
+async fn switch(manager: &Server, job: &[String], on: bool) {
     if let Some(path) = workload_of(manager, job).await {
         let patch = json!({"spec": {"active": on}});
         objects::ask(manager, Method::PATCH, &path, Some(&patch)).await;
     }
 }
 
-/// The path of the Workload of a job, if it has one.
-async fn workload_of(manager: &Server, job: &str) -> Option<String> {
+/// The path of the Workload of a job, of one of these objects that is, if it has one.
+async fn workload_of(manager: &Server, job: &[String]) -> Option<String> {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(manager, Method::GET, &path, None).await;
-    let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["name"] == job;
+    let is_its = |workload: &&Value| is_owned_by(workload, job);
     let found = list["items"].as_array()?.iter().find(is_its)?;
     Some(format!("{path}/{}", found["metadata"]["name"].as_str()?))
 }

@@ -1,7 +1,7 @@
 //! A process of the product: lives, dies at any API call, and is started again.
 //!
-//! Invariant: with a death every client of that life goes dead for good, and what was under way is never answered. So
-//! what the product left running of itself can do no harm.
+//! Invariant: a death ends every client of that life for good, and calls under way are never answered. So a task of the product
+//! that is still running can do no harm.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::fault::Side;
 /// How long it takes to start a process again that ended by itself or at a call.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// A death to come.
+/// A planned death.
 #[derive(Clone, Copy, Debug)]
 struct Trap {
     calls_left: u64,
@@ -32,16 +32,16 @@ pub(super) struct Process {
 struct State {
     traps: Vec<Trap>,
     life: Option<CancellationToken>,
-    /// Entries that keep it from being started.
+    /// The fault entries that keep it from a start.
     held_by: Vec<usize>,
 }
 
-/// From one start to the end that follows.
+/// The time from one start to the end that follows.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     process: Arc<Process>,
     over: CancellationToken,
-    /// What the product is told to stop by.
+    /// The token by which the product is told to stop.
     pub(super) stop: CancellationToken,
 }
 
@@ -50,7 +50,7 @@ impl Process {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a life as soon as nothing speaks against it.
+    /// Begins a life as soon as no entry holds the process.
     pub(super) async fn start(self: &Arc<Self>) -> Life {
         loop {
             let free = self.may_start.notified();
@@ -62,12 +62,12 @@ impl Process {
         self.live()
     }
 
-    /// A life that begins now.
+    /// Begins a life now.
     pub(super) fn live(self: &Arc<Self>) -> Life {
         let over = CancellationToken::new();
         let life = Life {
             process: self.clone(),
-            // Why a child: whoever dies is told to stop in the same moment.
+            // Why a child: a process that dies is told to stop in the same moment.
             stop: over.child_token(),
             over,
         };
@@ -84,14 +84,14 @@ impl Process {
         }
     }
 
-    /// This entry keeps it down no longer.
+    /// Releases the process from this entry.
     pub(super) fn release(&self, entry: usize) {
         let mut state = self.lock();
         state.held_by.retain(|holder| *holder != entry);
         self.may_start.notify_waiters();
     }
 
-    /// Dies at its n-th call from now on.
+    /// Makes it die at its n-th call from now on.
     pub(super) fn trap(&self, calls: u64, side: Side) {
         self.lock().traps.push(Trap {
             calls_left: calls,
@@ -99,7 +99,7 @@ impl Process {
         });
     }
 
-    /// Nothing is going to kill it any more.
+    /// Removes all planned deaths.
     pub(super) fn disarm(&self) {
         self.lock().traps.clear();
     }

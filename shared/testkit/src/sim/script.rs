@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use roadstead_core::dispatch::Bug;
 
 use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
-use super::kind::JobKind;
+use super::kind::{Child, JobKind};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -109,6 +109,8 @@ pub struct JobPlan {
     pub name: String,
     /// Of which kind it is.
     pub kind: JobKind,
+    /// What is wrong with what it makes.
+    pub child: Child,
     /// Pods.
     pub pods: i64,
     /// CPUs of each pod.
@@ -125,6 +127,19 @@ pub struct JobPlan {
     pub queue: Option<Lost>,
 }
 
+impl JobPlan {
+    /// The names of its objects: pods are a group of them, everything else is one.
+    pub fn objects(&self) -> Vec<String> {
+        if self.kind == JobKind::Pod && self.pods > 1 {
+            (0..self.pods)
+                .map(|number| format!("{}-{number}", self.name))
+                .collect()
+        } else {
+            vec![self.name.clone()]
+        }
+    }
+}
+
 /// What a user does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -134,6 +149,8 @@ pub enum Act {
     Delete(String),
     /// Deletes its Workload.
     DeleteWorkload(String),
+    /// Deletes what an `AppWrapper` made, wherever it runs.
+    DeleteChildren(String),
     /// Switches its Workload off.
     Deactivate(String),
     /// Switches its Workload on again.
@@ -160,28 +177,19 @@ pub enum Duty {
     /// Says by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
     Cordon(usize, Option<&'static str>),
     /// Takes it out of the config.
-    TakeOut(usize, Heard),
+    TakeOut(usize),
     /// Puts it in again.
     PutBack(usize),
     /// Deletes its cluster object.
-    Unregister(usize, Heard),
+    Unregister(usize),
     /// Makes it again, if it has gone.
     Register(usize),
+    /// Gives its runs up, if it is said to be lost, as `roadstead cluster give-up` does.
+    GiveUp(usize),
     /// Points its Secret at another worker.
     Mislead(usize, usize),
     /// Points it at its own again.
     LeadBack(usize),
-}
-
-/// What the manager must say of a worker's connection so that something is done: it decides what that means.
-///
-/// *Source*: `spec/multikueue.md 4.5`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// That it is connected: what runs there is to end there.
-    Answers,
-    /// That it is lost: what runs there is lost, which is the administrator's word for it.
-    Lost,
 }
 
 /// Everything about one run.
@@ -284,9 +292,7 @@ impl Script {
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(MISLEAD_STREAM);
-        if dice.random_ratio(1, MISLEADS)
-            && duties::mislead(&mut dice, number, lost_after, (&mut acts, &faults))
-        {
+        if dice.random_ratio(1, MISLEADS) && duties::mislead(&mut dice, number, lost_after, &mut acts) {
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
@@ -378,26 +384,40 @@ impl Script {
                 of == name && self.faults.iter().any(|(_, entry)| rewinds(&entry.fault))
             })
         };
-        let certain = { jobs.iter() }.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
+        // Why not those: how often they are tried again depends on what their worker suffers meanwhile; and a pod that dies there has
+        // failed.
+        let may_vary = [JobKind::AppWrapper, JobKind::Pod];
+        let certain = { jobs.iter() }.filter(|(job, _)| !may_vary.contains(&job.kind));
+        let certain = certain.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
         certain.map(|(job, _)| job.name.clone()).collect()
+    }
+
+    /// The job of a name.
+    fn plan_of(&self, name: &str) -> Option<&JobPlan> {
+        self.acts.iter().find_map(|(_, act)| {
+            if let Act::Submit(job) = act
+                && job.name == name
+            {
+                Some(job)
+            } else {
+                None
+            }
+        })
     }
 
     /// The kind of the job of a name.
     pub fn kind_of(&self, name: &str) -> JobKind {
-        let of_it = self.acts.iter().find_map(|(_, act)| {
-            if let Act::Submit(job) = act
-                && job.name == name
-            {
-                Some(job.kind)
-            } else {
-                None
-            }
-        });
-        of_it.unwrap_or(JobKind::Job)
+        self.plan_of(name).map_or(JobKind::Job, |job| job.kind)
     }
 
-    /// The jobs that want more than the manager's queue has.
-    pub fn hopeless_jobs(&self) -> BTreeSet<&str> {
+    /// The names of the objects of a job.
+    pub fn objects_of(&self, name: &str) -> Vec<String> {
+        self.plan_of(name)
+            .map_or_else(|| vec![name.to_owned()], JobPlan::objects)
+    }
+
+    /// The objects of jobs that want more than the manager's queue has.
+    pub fn hopeless_jobs(&self) -> BTreeSet<String> {
         let submitted = self.acts.iter().filter_map(|(_, act)| {
             if let Act::Submit(job) = act {
                 Some(job)
@@ -406,7 +426,7 @@ impl Script {
             }
         });
         let hopeless = submitted.filter(|job| job.pods * job.cpus > self.cpus);
-        hopeless.map(|job| job.name.as_str()).collect()
+        hopeless.flat_map(JobPlan::objects).collect()
     }
 
     /// How long after the troubles something may still be due that nobody sees coming: offers to further workers, and what watches
@@ -524,14 +544,45 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
 }
 
 /// Jobs of one name stay of one kind.
-fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
+fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     let mut kinds = BTreeMap::new();
-    for (_, act) in acts {
+    let mut deletions = Vec::new();
+    let again = handed_in_again(acts);
+    for (at, act) in acts.iter_mut() {
         if let Act::Submit(job) = act {
             let kind = JobKind::ALL[dice.random_range(0..JobKind::ALL.len())];
+            let child = [Child::Well, Child::Well, Child::Hangs, Child::Vanishes][dice.random_range(0..4)];
+            let later = Duration::from_millis(dice.random_range(500..20_000));
             job.kind = *kinds.entry(job.name.clone()).or_insert(kind);
+            if job.kind == JobKind::AppWrapper {
+                job.child = child;
+                if child == Child::Vanishes {
+                    deletions.push((*at + later, Act::DeleteChildren(job.name.clone())));
+                }
+            }
+            // Why: pods that join a group that ends wait for ever.
+            if job.kind == JobKind::Pod && again.contains(&job.name) {
+                job.pods = 1;
+            }
         }
     }
+    // Why: a pod goes with its Workload, which people may mean and the auditors would not know.
+    acts.retain(|(_, act)| !matches!(act, Act::DeleteWorkload(of) if kinds.get(of) == Some(&JobKind::Pod)));
+    acts.append(&mut deletions);
+    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// The names under which several jobs are handed in, one after the other.
+fn handed_in_again(acts: &[(Duration, Act)]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let submitted = acts.iter().filter_map(|(_, act)| {
+        if let Act::Submit(job) = act {
+            Some(job.name.clone())
+        } else {
+            None
+        }
+    });
+    submitted.filter(|name| !names.insert(name.clone())).collect()
 }
 
 /// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
@@ -560,6 +611,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
         let job = JobPlan {
             name: name.clone(),
             kind: JobKind::Job,
+            child: Child::Well,
             pods: dice.random_range(1..=2),
             // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
             cpus: if dice.random_ratio(1, 12) {

@@ -1,10 +1,10 @@
-//! Which faults a failure really needs.
+//! Finds the faults that a failure really needs.
 
 use super::play::{Outcome, Player};
 use super::script::Script;
 use super::trace::Keep;
 
-/// Runs that shrinking may cost.
+/// How many runs shrinking may cost.
 const RUNS_MAX: usize = 60;
 
 /// Leaves faults out as long as the same invariant breaks, half of them at a time, then one by one.

@@ -25,25 +25,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
 use super::fault::{Called, Fault, Forgery, Link, Space};
-use super::kind::JobKind;
+use super::kind::{Child, JobKind};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{JobPlan, Lost, Script, Skew, Spread};
 use super::trace::Trace;
 use super::wire::Wire;
 
-/// How long a controller on a cluster needs to hear of a change there.
+/// How long a controller on a cluster needs to see a change there.
 const HEARD: Duration = Duration::from_millis(10);
-/// How long it may need to do what it has decided.
+/// How long it may need to carry out a decision.
 const DONE: Duration = Duration::from_millis(60);
 
 /// How often a cluster's garbage is collected.
 const COLLECT_EVERY: Duration = Duration::from_secs(2);
-/// How often the manager looks for what was left behind on workers.
+/// How often the manager looks for orphans on workers.
 const GC_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
-/// Memory of every node; nobody asks for any.
+/// Memory of every node; no pod asks for any.
 const MEMORY: &str = "64Gi";
-/// Who plays a cluster's controllers and nodes.
+/// The user that plays a cluster's controllers and nodes.
 const WORLD: &str = "world";
 
 /// The cluster and the origin of the second manager, its user, and how many jobs it has.
@@ -51,40 +51,40 @@ pub(super) const RIVAL: &str = "rival";
 pub(super) const RIVAL_USER: &str = "roadstead-rival";
 const RIVAL_JOBS: usize = 3;
 
-/// What happens to a process.
+/// A step in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Starts,
     Ends,
 }
 
-/// Is told of each step of each process.
+/// Called at each step of each process.
 pub(super) type Lives = Arc<dyn Fn(usize, Step) + Send + Sync>;
 
-/// See the module.
+/// The clusters, processes and wires.
 pub(super) struct Stage {
     pub(super) time: TrueTime,
     pub(super) trace: Arc<Mutex<Trace>>,
-    /// The manager's first.
+    /// The API servers, the manager's first.
     pub(super) servers: Vec<Server>,
     processes: Vec<Arc<Process>>,
     clocks: Vec<Arc<HostClock>>,
     wires: Vec<(Link, Arc<Wire>)>,
-    /// What plays the clusters reaches them over these; only the end of the server troubles it.
+    /// The wires of the played controllers and nodes; only a server that is down cuts them.
     inner: Vec<Arc<Wire>>,
     server_clocks: Vec<Arc<HostClock>>,
     /// Backups of storages, by trouble.
     backups: Mutex<BTreeMap<usize, Snapshot>>,
     /// Namespaces that were deleted, by trouble: where, and whether the trouble is over.
     deleted: Mutex<BTreeMap<usize, (usize, Space, bool)>>,
-    /// Namespaces that are to be made again, by cluster.
+    /// Namespaces that are to be created again, by cluster.
     missing: Mutex<Vec<(usize, Space)>>,
-    /// Number of the second manager.
+    /// The number of the second manager.
     rival: Option<usize>,
     rival_config: Arc<Config>,
     manager_config: Arc<Config>,
     worker_config: Arc<Config>,
-    /// Whether queues say what is done about lost workers.
+    /// Whether the queues name the policy for lost workers.
     by_queue: bool,
     bug: Option<Bug>,
 }
@@ -151,7 +151,7 @@ impl Stage {
             .collect();
         let processes: Vec<Arc<Process>> = (0..=top).map(|_| Arc::default()).collect();
         if let (Some(rival), Some((entry, _))) = (rival, script.rival()) {
-            // It comes when its entry begins.
+            // The second manager starts when its entry begins.
             processes[rival].kill(entry);
         }
         Arc::new(Self {
@@ -184,9 +184,9 @@ impl Stage {
         }
     }
 
-    /// Applies what the clusters of the script have.
+    /// Creates the objects of the clusters of the script.
     ///
-    /// *Errors*: what a server says against it.
+    /// *Errors*: a server's refusal.
     pub(super) async fn furnish(&self, script: &Script) -> Result<(), String> {
         for (number, server) in self.servers.iter().enumerate() {
             let objects = match number
@@ -201,7 +201,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the clusters' own life and the product's processes, and tells `lives` of their lives.
+    /// Starts the clusters' own life and the product's processes, and reports the steps of the processes to `lives`.
     pub(super) fn open(
         self: &Arc<Self>,
         script: &Script,
@@ -240,7 +240,7 @@ impl Stage {
         tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
     }
 
-    /// Lives the lives of a process, one after the other.
+    /// Runs the lives of a process, one after the other.
     async fn keep(self: Arc<Self>, number: usize, lives: Lives) {
         let process = self.processes[number].clone();
         loop {
@@ -306,14 +306,14 @@ impl Stage {
             let bug = self.bug.filter(|_| !is_rival);
             roadstead_manager::assemble_with_bug(parts, dial, bug, &readiness, tasks, &life.stop).await
         } else {
-            roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
+            roadstead_worker::assemble_with_bug(parts, self.bug, &readiness, tasks, &life.stop).await
         };
         if let Err(error) = started {
             self.note(format_args!("{name} does not start: {error}"));
         }
     }
 
-    /// How a manager reaches its workers.
+    /// How a manager connects to its workers.
     fn dial(&self, life: &Life, from: usize, user: &'static str) -> Dial {
         let (wires, life) = (self.wires.clone(), life.clone());
         Arc::new(move |endpoint| {
@@ -351,14 +351,15 @@ impl Stage {
             }
             Fault::NoKind { cluster, kind } => {
                 let server = &self.servers[cluster];
-                // Why twice: the manager makes a job anew before it hears that its kind goes too.
+                // Why twice: the manager creates a job anew before it sees that its kind goes too.
                 objects::remove_kind(server, kind).await;
                 tokio::time::sleep(HEARD).await;
                 objects::remove_kind(server, kind).await;
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
-                // Why once more: until the world's controllers have done what they decided before they heard, they make pods.
+                // Why once more: the played controllers still carry out what they decided before they saw the change, so they make
+                // pods.
                 tokio::time::sleep(DONE).await;
                 objects::remove_kind(server, kind).await;
             }
@@ -367,13 +368,13 @@ impl Stage {
                 self.processes[rival].release(number);
                 if called == Called::Otherwise {
                     let jobs = (1..=RIVAL_JOBS)
-                        .map(|number| objects::job(&rival_job(number)))
+                        .flat_map(|number| objects::job(&rival_job(number)))
                         .collect();
                     let made = objects::create(&self.servers[rival], jobs).await;
                     self.note(format_args!("jobs of the rival: {made:?}"));
                 }
             }
-            // By `Stage::forge`, again and again.
+            // `Stage::forge` does this, again and again.
             Fault::Forge { .. } => {}
             Fault::Stale { link, .. }
             | Fault::Deny { link, .. }
@@ -402,7 +403,7 @@ impl Stage {
             for wire in self.wires_to(cluster) {
                 wire.break_off();
             }
-            // Why: the backup may be of a time in which the namespace was gone (seed 16963).
+            // Why: the backup may be of a time at which the namespace was gone.
             let deleted = Self::lock(&self.deleted);
             let over = deleted.values().filter(|(of, _, over)| *over && *of == cluster);
             Self::lock(&self.missing).extend(over.map(|(_, which, _)| (cluster, *which)));
@@ -419,7 +420,7 @@ impl Stage {
         }
     }
 
-    /// All ways to a cluster.
+    /// All wires to a cluster.
     fn wires_to(&self, cluster: usize) -> impl Iterator<Item = &Arc<Wire>> {
         let wires = self.wires.iter().filter(move |(link, _)| link.to == cluster);
         wires.map(|(_, wire)| wire).chain([&self.inner[cluster]])
@@ -429,7 +430,7 @@ impl Stage {
         value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes namespaces again that were deleted, as soon as they are gone.
+    /// Creates deleted namespaces again, as soon as they are gone.
     async fn restore_namespaces(self: Arc<Self>) {
         loop {
             tokio::time::sleep(COLLECT_EVERY).await;
@@ -460,7 +461,7 @@ impl Stage {
         ));
     }
 
-    /// From now on nothing goes wrong any more.
+    /// Ends all troubles for good.
     pub(super) fn heal(&self) {
         for process in &self.processes {
             process.disarm();
@@ -484,7 +485,7 @@ fn find(wires: &[(Link, Arc<Wire>)], link: Link) -> Option<Arc<Wire>> {
     found.map(|(_, wire)| wire.clone())
 }
 
-/// A seed for one room and number out of the seed of the run.
+/// A seed for one room and number, from the seed of the run.
 fn mix(seed: u64, room: u64, number: usize) -> u64 {
     let number = u64::try_from(number).unwrap_or(u64::MAX);
     (seed ^ (room << 56) ^ (number << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -502,7 +503,7 @@ fn config(script: &Script) -> Config {
     config
 }
 
-/// A second manager. It waits for lost workers, so that its runs are judged by that.
+/// The config of a second manager. It waits for lost workers, so that its runs are judged by that.
 fn rival_config(script: &Script) -> Config {
     let mut config = manager_config(script);
     if script
@@ -515,11 +516,12 @@ fn rival_config(script: &Script) -> Config {
     config
 }
 
-/// A job of the second manager, of a name that the first one uses too.
+/// A job of the second manager, with a name that the first one uses too.
 fn rival_job(number: usize) -> JobPlan {
     JobPlan {
         name: format!("job-{number}"),
         kind: JobKind::Job,
+        child: Child::Well,
         pods: 1,
         cpus: 1,
         secs: 5,

@@ -6,7 +6,7 @@ use roadstead_apiserver::Server;
 use serde_json::{Value, json};
 
 use super::objects::{self, cluster_name};
-use super::script::{Duty, Heard};
+use super::script::Duty;
 
 /// What it means for a worker: while it is closed nobody waits for it.
 pub(super) enum Hand {
@@ -29,10 +29,7 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
                 None => Hand::Opens(worker),
             })
         }
-        Duty::TakeOut(worker, when) => {
-            if heard(manager, worker).await != when {
-                return None;
-            }
+        Duty::TakeOut(worker) => {
             let is_listed = relist(manager, |listed| {
                 listed.retain(|name| *name != cluster_name(worker));
             })
@@ -47,10 +44,10 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
             });
             comes.await.then_some(Hand::Opens(worker))
         }
-        Duty::Unregister(worker, when) => {
+        Duty::Unregister(worker) => {
             let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
-            // Why the second: what was asked to go already is not closed once more.
-            if heard(manager, worker).await != when || !cluster["metadata"]["deletionTimestamp"].is_null() {
+            // Why: what was asked to go already is not closed once more.
+            if !cluster["metadata"]["deletionTimestamp"].is_null() {
                 return None;
             }
             let (status, _) = objects::ask(manager, Method::DELETE, &path(worker), None).await;
@@ -60,6 +57,10 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
             let (path, object) = objects::cluster(&cluster_name(worker));
             let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
             status.is_success().then_some(Hand::Opens(worker))
+        }
+        Duty::GiveUp(worker) => {
+            give_up(manager, worker).await;
+            None
         }
         Duty::Mislead(worker, other) => {
             write_secret(manager, worker, other, objects::Trust::Worker).await;
@@ -84,15 +85,20 @@ fn path(worker: usize) -> String {
     format!("{}/{name}", objects::cluster(&name).0)
 }
 
-/// What the manager says of its connection.
-async fn heard(manager: &Server, worker: usize) -> Heard {
+/// Gives up the runs on a worker in the loss that is shown, if one is, and only if nothing has changed since that was read.
+///
+/// Spec: safety 3.5
+async fn give_up(manager: &Server, worker: usize) {
     let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
     let mut conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-    if conditions.any(|said| said["type"] == "Active" && said["status"] == "True") {
-        Heard::Answers
-    } else {
-        Heard::Lost
-    }
+    let Some(lost) = conditions.find(|said| said["type"] == "Active" && said["status"] == "False") else {
+        return;
+    };
+    let patch = json!({"metadata": {
+        "resourceVersion": cluster["metadata"]["resourceVersion"],
+        "annotations": {"roadstead.dev/given-up": lost["lastTransitionTime"]},
+    }});
+    objects::ask(manager, Method::PATCH, &path(worker), Some(&patch)).await;
 }
 
 /// Changes the list of the config; tells whether it did.

@@ -1,4 +1,4 @@
-//! What happened, as one number: two runs of a seed must have the same.
+//! The events of a run as one number: two runs of a seed must have the same.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The basis and the prime of FNV-1a, 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Events of one run after which something must be turning in circles.
+/// Events of one run after which some process must be looping.
 const EVENTS_MAX: u64 = 200_000;
 
 /// Whether the lines are kept too.
@@ -53,12 +53,12 @@ impl Trace {
         }
     }
 
-    /// Whether more happened than can be meant to.
+    /// Whether there are more events than a sound run has.
     pub(super) fn is_full(&self) -> bool {
         self.events >= EVENTS_MAX
     }
 
-    /// The number it all comes to, how many events there were, and their lines if they were kept.
+    /// The hash of the trace, how many events there were, and their lines if they were kept.
     pub(super) fn finish(self) -> (u64, u64, Vec<String>) {
         (self.hash, self.events, self.lines)
     }

@@ -1,6 +1,6 @@
-//! The way from one process to one API server, with everything that can go wrong on it.
+//! The way from one process to one API server, with every fault that it may have.
 //!
-//! Invariant: each wire rolls dice of its own, so that trouble on one does not change the luck of another.
+//! Invariant: each wire rolls dice of its own, so that trouble on one does not change the dice of another.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -26,49 +26,49 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::TrueTime;
 use super::fault::{Fault, Right, Way};
-use super::kind::JobKind;
+use super::kind::{self, JobKind};
 use super::process::Life;
 use super::trace::Trace;
 
-/// The longest that one way takes on a good day.
+/// The longest time of one way without trouble.
 const HOP_MICROS_MAX: u64 = 3_000;
 
 /// The connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Lost {
-    /// Before or after the request arrived: who asked cannot know.
+    /// Before or after the request arrived: the client cannot know.
     #[error("connection reset by peer")]
     Reset,
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, Lost>>;
 
-/// See the module.
+/// A wire.
 pub(super) struct Wire {
-    /// Who asks whom, for the trace.
+    /// The process and the cluster, for the trace.
     name: String,
     server: Server,
     time: TrueTime,
     trace: Arc<Mutex<Trace>>,
     state: Mutex<State>,
-    /// Rung when something else is wrong. Why no `watch`: tokio wakes its waiters in a random order.
+    /// Rung when the troubles change. Why no `watch`: tokio wakes its waiters in a random order.
     changed: Notify,
 }
 
 struct State {
     dice: ChaCha8Rng,
-    /// How often everything that was open broke.
+    /// How often all open connections broke.
     breaks: u64,
-    /// How many times each kind was no longer served.
+    /// How many times each kind was removed from the server.
     removals: BTreeMap<JobKind, u64>,
     troubles: BTreeMap<usize, Fault>,
-    /// What answers reads that may be old, by trouble.
+    /// The servers that answer reads that may be old, by trouble.
     paused: BTreeMap<usize, Server>,
-    /// Events that came since some of them began to get lost.
+    /// The number of events since some of them began to get lost.
     events: u64,
 }
 
-/// What had happened when a watch was opened. What happens afterwards breaks it off.
+/// The state when a watch was opened. A later change of it ends the watch.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     breaks: u64,
@@ -76,7 +76,7 @@ struct Opened {
     removals: Option<(JobKind, u64)>,
 }
 
-/// What shall happen to one request.
+/// The faults that one request meets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     out: Duration,
@@ -126,7 +126,7 @@ impl State {
         lags.max()
     }
 
-    /// One in how many events is left out.
+    /// One event in this many is left out.
     fn loses_events(&self) -> Option<u64> {
         let losses = self.troubles.values().filter_map(|fault| {
             if let Fault::LoseEvents { every, .. } = fault {
@@ -138,7 +138,7 @@ impl State {
         losses.min()
     }
 
-    /// Counts an event; true when it is one of those that are left out.
+    /// Counts an event; returns whether it is left out.
     fn loses_next(&mut self) -> bool {
         let Some(every) = self.loses_events() else {
             return false;
@@ -147,7 +147,7 @@ impl State {
         self.events.is_multiple_of(every.max(1))
     }
 
-    /// Whether there is nothing at this path because its kind is not served: neither objects nor the group that discovery shows.
+    /// Whether nothing is at this path because its kind is not served: neither objects nor the group in discovery.
     fn lacks(&self, path: &str) -> bool {
         let of = JobKind::at(path);
         let is_away = |fault: &Fault| matches!(fault, Fault::NoKind { kind, .. } if of == Some(*kind));
@@ -170,7 +170,7 @@ impl State {
         self.breaks != opened.breaks || opened.removals.is_some_and(goes)
     }
 
-    /// What a request is told that its account has no right to.
+    /// The status code for a request whose account has no right to it.
     fn denies(&self, method: &Method, path: &str) -> Option<u16> {
         let about = |plural: &str| path.split('/').any(|part| part == plural);
         self.troubles.values().find_map(|fault| {
@@ -259,7 +259,7 @@ impl Wire {
         })
     }
 
-    /// A client over this wire, as a living process has it: with the deadline of the product's own clients.
+    /// A client over this wire for a living process, with the deadline of the product's own clients.
     pub(super) fn client(self: &Arc<Self>, life: &Life, user: &str) -> Client {
         let via = Via {
             wire: self.clone(),
@@ -300,13 +300,13 @@ impl Wire {
         self.changed.notify_waiters();
     }
 
-    /// Everything that is open breaks: the server was started anew.
+    /// Breaks all open connections: the server was restarted.
     pub(super) fn break_off(&self) {
         self.lock().breaks += 1;
         self.changed.notify_waiters();
     }
 
-    /// Who answers: a server that was paused, when the answer may be old.
+    /// The server that answers: a paused one when the answer may be old.
     fn answers(&self, parts: &http::request::Parts) -> Server {
         let query = parts.uri.query().unwrap_or_default();
         let may_be_old =
@@ -332,7 +332,7 @@ impl Wire {
             .is_full()
     }
 
-    /// Waits until `over` says so of what is wrong.
+    /// Waits until `over` holds for the troubles.
     async fn until(&self, over: impl Fn(&State) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -345,16 +345,19 @@ impl Wire {
 
     async fn carry(self: Arc<Self>, life: Life, user: User, request: Request<Body>) -> Result<Answer, Lost> {
         let (parts, body) = request.into_parts();
-        let body = body.collect_bytes().await.map_err(|_broken| Lost::Reset)?;
+        let mut body = body.collect_bytes().await.map_err(|_broken| Lost::Reset)?;
         let (method, target) = (parts.method.clone(), parts.uri.clone());
+        if method == Method::POST && target.path().ends_with("/pods") {
+            body = kind::admitted(&body).unwrap_or(body);
+        }
         let name = target.path_and_query().map_or("", |target| target.as_str());
         let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
-        // Why the breaks now: one that comes while the request is under way counts too.
+        // Why the breaks now: a break while the request is under way counts too.
         let (fate, opened) = {
             let mut state = self.lock();
             (state.fate(), state.opened(target.path()))
         };
-        // Why: time stands still for as long as somebody turns in circles without a pause.
+        // Why: time stands still while a process loops without a pause.
         if self.is_full() {
             return pending().await;
         }
@@ -439,7 +442,7 @@ impl Wire {
                 tokio::time::sleep(hop).await;
                 let lag = wire.lock().lag();
                 if let Some(lag) = lag {
-                    // Why steps: what lags behind catches up now and then; a pause for each event would never end.
+                    // Why in steps: a watch that lags behind catches up now and then; a pause for each event would never end.
                     let past = wire.time.elapsed().as_secs() % lag.as_secs().max(1);
                     tokio::select! {
                         biased;
@@ -463,7 +466,7 @@ impl Wire {
                 }
             }
         });
-        // Why: a frame of which everything was left out never came.
+        // Why: a frame without any event left never came.
         let frames = frames.filter(|frame| {
             let data = frame.as_ref().ok().and_then(|frame| frame.data_ref());
             std::future::ready(data.is_none_or(|data| !data.is_empty()))
@@ -471,7 +474,7 @@ impl Wire {
         StreamBody::new(frames).boxed_unsync()
     }
 
-    /// What is left of some events when it is the turn of some of them to get lost.
+    /// The rest of some events when some of them get lost.
     ///
     /// Limit: a frame holds whole lines, as the server in memory writes them.
     fn leave_out(&self, data: Bytes) -> Bytes {
@@ -491,7 +494,7 @@ impl Wire {
     }
 }
 
-/// What an event tells of an object; nothing if it is a bookmark or an error, which no watch leaves out.
+/// The object of an event, in words; `None` for a bookmark or an error, which no watch leaves out.
 fn told(line: &[u8]) -> Option<String> {
     let event: Value = serde_json::from_slice(line).ok()?;
     let kind = event["type"].as_str()?;
@@ -512,7 +515,7 @@ async fn lost(manner: Manner) -> Result<Answer, Lost> {
     }
 }
 
-/// What a server says that has no time.
+/// The answer of a server that is overloaded.
 fn refusal(code: u16) -> Answer {
     let reason = match code {
         401 => "Unauthorized",
@@ -563,7 +566,7 @@ impl Service<Request<Body>> for Via {
                 return pending().await;
             }
             let carried = wire.carry(life.clone(), user, request).await;
-            // Why: to the dead nothing is answered.
+            // Why: a dead process gets no answer.
             if life.is_over() { pending().await } else { carried }
         })
     }

@@ -9,12 +9,12 @@ use roadstead_testkit::sim::{Keep, Player};
 
 use crate::{plain_job, plain_worker};
 
-/// More than all queues of the manager work on together.
+/// More jobs than all queues of the manager handle at once.
 const JOBS: u64 = 60;
-/// The first one shows it; when the dice change, another one will.
+/// The first of them shows it now; when the dice change, another one will.
 const SEEDS: std::ops::Range<u64> = 4..24;
 
-/// All come at once, and each fits everywhere.
+/// All jobs come at once, and each fits everywhere.
 fn burst(seed: u64) -> Script {
     let calm = Script::from_seed(seed);
     let start = Duration::from_secs(6);
@@ -33,7 +33,7 @@ fn burst(seed: u64) -> Script {
     }
 }
 
-/// The manager's calls to a cluster take up to so long each way.
+/// The manager's calls to a cluster take up to this long each way.
 fn slow(cluster: usize) -> Entry {
     Entry {
         at: Duration::from_secs(6),
@@ -45,8 +45,8 @@ fn slow(cluster: usize) -> Entry {
     }
 }
 
-/// A copy that is withdrawn too early costs a whole new dispatch. That was first seen on real clusters, in a burst that was more than
-/// the machine could do at once; single seeds do not show it.
+/// A copy that is withdrawn too early costs a whole new dispatch. It was first seen on real clusters, in a burst that overloaded
+/// the machine; single seeds do not show it.
 ///
 /// Spec: safety 1 I15
 #[test]

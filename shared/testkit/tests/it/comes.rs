@@ -1,4 +1,4 @@
-//! A queue that a worker lacks, and that comes while a job waits for it.
+//! A queue that a worker lacks, and that is created while a job waits for it.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use roadstead_testkit::sim::{Keep, Player};
 
 use crate::{plain_job, plain_worker};
 
-/// The worker has no namespace, and so no LocalQueue, from then on, for so long.
+/// From when and for how long the worker has no namespace, and so no LocalQueue.
 const MISSING: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(90));
-/// By then it is gone, and the manager knows.
+/// By then the namespace is gone, and the manager knows.
 const SUBMITTED: Duration = Duration::from_secs(30);
-/// Shorter than every pause after which the manager looks again whatever happens.
+/// In seconds; shorter than every pause after which the manager looks again anyway.
 const SOON: f64 = 3.0;
 
-/// One worker, one job, and nothing else that could ring.
+/// One worker, one job, and no other event that makes the job due.
 fn script() -> Script {
     let job = plain_job("waits", 1);
     let worker = plain_worker(4);
@@ -41,12 +41,12 @@ fn script() -> Script {
     }
 }
 
-/// When a line of a trace was written, seconds of the run.
+/// When a line of a trace was written, in seconds of the run.
 fn at(line: &str) -> f64 {
     line.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// On real clusters something else always rings meanwhile, so a test there passes whoever looks.
+/// On real clusters other events make the job due meanwhile, so a test there passes without the watch.
 ///
 /// Spec: multikueue 4.3
 #[test]

@@ -1,4 +1,4 @@
-//! The forest of the product and the reference model are asked the same questions.
+//! The product's forest and the reference model answer the same questions.
 
 use std::collections::BTreeMap;
 

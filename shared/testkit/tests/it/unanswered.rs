@@ -1,4 +1,4 @@
-//! Two troubles at once: what is stored on the manager, and not shown there.
+//! Two troubles at once: a state is stored on the manager and does not show there.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use roadstead_testkit::sim::{Keep, Player};
 
 use crate::{plain_job, plain_worker};
 
-/// The manager's process, and its cluster.
+/// Index of the manager's process, and of its cluster.
 const MANAGER: usize = 0;
-/// The worker's.
+/// Index of the worker's process, and of its cluster.
 const WORKER: usize = 1;
 
 const fn secs(secs: u64) -> Duration {
@@ -40,10 +40,10 @@ fn script(lost: Lost, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> 
     }
 }
 
-/// The manager may not write jobs until after its worker has ended this one and has then lost it: nothing is left that could be
-/// shown. It is told of that while the worker counts as lost, and the worker's return must ring once more.
+/// The manager may not write jobs until its worker has ended this one and has then lost it: no end is left to show. The manager
+/// learns of that while the worker counts as lost, so the worker's return must make the job due once more.
 ///
-/// Spec: multikueue 3.3, safety I3, F15, F19; seed 6000
+/// Spec: multikueue 3.3, safety I3, F15, F19
 #[test]
 fn a_job_whose_end_could_not_be_shown_has_ended_after_its_worker_has_lost_it() {
     let denied = Fault::Deny {
@@ -54,7 +54,7 @@ fn a_job_whose_end_could_not_be_shown_has_ended_after_its_worker_has_lost_it() {
         right: Right::Jobs,
     };
     let rewound = Fault::Rewind { cluster: WORKER };
-    // Each length moves what is tried again meanwhile.
+    // Each length shifts the retries that happen meanwhile.
     for lasts in [60, 70, 80, 90] {
         let faults = [
             (secs(10), secs(lasts - 5), denied),
@@ -65,7 +65,7 @@ fn a_job_whose_end_could_not_be_shown_has_ended_after_its_worker_has_lost_it() {
     }
 }
 
-/// Why the bug: what shows nothing with it would show nothing without the mend either.
+/// Why the bug: a script that shows nothing with the bug would show nothing without the fix either.
 fn is_only_broken_by(bug: Bug, invariant: &str, script: Script) {
     let player = Player::new().unwrap();
     let outcome = player.play(&script, Keep::Hash).unwrap();
@@ -81,10 +81,10 @@ fn is_only_broken_by(bug: Bug, invariant: &str, script: Script) {
     );
 }
 
-/// The worker takes the copy when the manager can only write, and neither its answers nor its watches come back; then the worker,
-/// left alone, stops it. What is stopped there is named by the stored status, so it stays until that is known.
+/// The worker takes the copy while the manager can only write: neither its answers nor its watches come back. Then the worker is
+/// cut off and stops the copy. The stored status names that copy, so it stays until the manager knows the status.
 ///
-/// Spec: safety F9, I15; seed 5843
+/// Spec: safety F9, I15
 #[test]
 fn a_copy_that_was_perhaps_chosen_stays_until_what_is_stored_is_known() {
     let cut = |from, to, way| Fault::Cut {

@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Option<i64> {
     let (times, over) = scale(suffix)?;
     let over = over.checked_mul(10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?)?;
     let thousandths = digits.checked_mul(times)?;
-    // Why rounded up: an amount that is asked for must never be taken for nothing.
+    // Why rounded up: a small request must never count as zero.
     let rest = i128::from(thousandths % over > 0);
     i64::try_from(thousandths / over + rest).ok()
 }

@@ -1,4 +1,4 @@
-//! What one pod asks of a node.
+//! The amounts that one pod takes from a node.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::amount::{self, Amounts, ONE};
 /// The resource that counts pods.
 const PODS: &str = "pods";
 
-/// What a pod takes from a node, its place among the node's pods included. The error names what cannot be read.
+/// The amounts that a pod takes from a node, its place among the node's pods included. The error names the unreadable quantity.
 ///
 /// *Source*: `spec/provisioning.md` 14.2 rule 2: containers and sidecars add up, init containers run alone before them,
 /// pod-level requests replace the sum, overhead comes on top.
@@ -40,7 +40,7 @@ pub(super) fn of_pod(spec: &PodSpec) -> Result<Amounts, String> {
     Ok(running)
 }
 
-/// Why nobody here can say whether such a pod fits; `None` if it can be said.
+/// Why this answerer cannot judge whether such a pod fits; `None` if it can.
 ///
 /// *Source*: `spec/provisioning.md` 14.2 rule 4: a clear refusal rather than a false yes.
 pub(super) fn unsupported(spec: &PodSpec) -> Option<&'static str> {

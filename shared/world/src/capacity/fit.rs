@@ -16,14 +16,14 @@ use super::demand;
 /// A number of equal pods.
 #[derive(Debug, Clone)]
 pub struct Set<'a> {
-    /// What each asks for.
+    /// The amounts that each pod takes.
     pub(super) asked: Amounts,
     pub(super) spec: &'a PodSpec,
     pub(super) count: i64,
 }
 
 impl<'a> Set<'a> {
-    /// So many pods of this specification. The error names a quantity that cannot be read.
+    /// `count` pods of this specification. The error names a quantity that cannot be read.
     pub fn new(spec: &'a PodSpec, count: i64) -> Result<Self, String> {
         let asked = demand::of_pod(spec)?;
         Ok(Self { asked, spec, count })
@@ -106,7 +106,7 @@ impl<'a> Rooms<'a> {
             .map(|room| (room.holds(&set.asked), room))
             .filter(|(holds, _)| *holds > 0)
             .collect();
-        // Why the fewest first: what is left over stays in large pieces.
+        // Why the fewest first: the room that remains stays in large pieces.
         fitting.sort_by_key(|(holds, _)| *holds);
         let mut left = set.count.max(0);
         for (holds, room) in fitting {
@@ -126,7 +126,7 @@ impl<'a> Rooms<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// The node without pods, if it takes any.
+    /// The room of the node without pods; `None` if the node takes no pods.
     fn empty(node: &'a Node) -> Option<Self> {
         let status = node.status.as_ref()?;
         let ready = status

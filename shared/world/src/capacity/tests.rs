@@ -79,7 +79,7 @@ impl World {
         self
     }
 
-    /// Each answer as `request: Type=Status/Reason ...`, only what changed.
+    /// Each answer as `request: Type=Status/Reason ...`, only the changed conditions.
     fn answers(&self) -> Vec<String> {
         self.answers_for(&Policy::default())
     }

@@ -12,14 +12,14 @@ use super::{BACKOFF, BACKOFF_MAX, CREATE_MAX, is_tracked, template, uncounted};
 use crate::act::Action;
 use crate::play::{has_ended, is_ready};
 
-/// The pods of one Job, sorted by what they are to it.
+/// The pods of one Job, by state.
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     pods: &'a [&'a Arc<Pod>],
-    /// Neither ended nor being deleted.
+    /// Pods that have not ended and are not being deleted.
     pub(super) active: Vec<Arc<Pod>>,
     ready: i32,
-    /// Being deleted and not ended.
+    /// Pods that are being deleted and have not ended.
     terminating: i32,
     /// Pods that succeeded (indexes, if they count), old and new, counted or not.
     pub(super) succeeded: i32,
@@ -27,11 +27,11 @@ pub(super) struct Tally<'a> {
     pub(super) failed: i32,
     /// Which indexes are done; `None` if indexes do not count.
     done: Option<BTreeSet<i32>>,
-    /// What the status already counts: failed, succeeded.
+    /// Pods that the status already counts: failed, succeeded.
     counted: (i32, i32),
     /// UIDs that wait to be counted, old and new: failed, succeeded.
     waiting: (BTreeSet<String>, BTreeSet<String>),
-    /// Pods that the status knows and that may lose their finalizer.
+    /// Pods that the status has recorded, so they may lose their finalizer.
     known: Vec<Arc<Pod>>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Tally<'a> {
                 }
             }
         }
-        // What is left lost its finalizer, or is gone: now it counts.
+        // The remaining UIDs belong to pods that are gone or lost their finalizer, so the status counts them now.
         tally.counted.0 += count(failed.len());
         tally.counted.1 += count(succeeded.len());
         if let Some(done) = &tally.done {
@@ -100,7 +100,7 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// The status with the numbers of now.
+    /// The status with the present counts.
     pub(super) fn counted(&self, status: &JobStatus) -> JobStatus {
         let some = |number: i32| (number > 0).then_some(number);
         let list = |set: &BTreeSet<String>| (!set.is_empty()).then(|| set.iter().cloned().collect());
@@ -119,7 +119,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Pods that the status has counted or will count by their UID.
+    /// Removes the finalizers of pods that the status has recorded.
     pub(super) fn releases(&self) -> Vec<Action> {
         self.known
             .iter()
@@ -127,7 +127,7 @@ impl<'a> Tally<'a> {
             .collect()
     }
 
-    /// Whether nothing of the Job runs and everything is counted.
+    /// Whether no pod of the Job runs and all pods are counted.
     pub(super) fn is_settled(&self) -> bool {
         self.active.is_empty()
             && self.terminating == 0
@@ -145,7 +145,7 @@ impl<'a> Tally<'a> {
         enough && self.active.is_empty()
     }
 
-    /// Creates or deletes pods until as many run as should; or says when it will.
+    /// Creates or deletes pods until the wanted number runs; or returns when it may create them.
     pub(super) fn manage(
         &self,
         job: &Job,
@@ -161,7 +161,7 @@ impl<'a> Tally<'a> {
         };
         if active > wanted {
             let mut extra = self.active.clone();
-            // Those that have come least far go first.
+            // Pods with the least progress are deleted first.
             extra.sort_by_key(|pod| {
                 (
                     is_ready(pod),
@@ -211,7 +211,7 @@ impl<'a> Tally<'a> {
             .filter(|pod| ended(pod, "Succeeded"))
             .map(|pod| end(pod))
             .max();
-        // Why the deleted do not count: whoever deleted them did not say that they are bad.
+        // Why not deleted pods: the user or another controller deleted them, so their failure is not the job's.
         let failures: Vec<Timestamp> = self
             .pods
             .iter()

@@ -1,4 +1,4 @@
-//! From a Job's template to a pod, and the numbers of pods that have one.
+//! Pods from a Job's template, and the indexes of pods.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 /// Longest host name.
 const HOST_MAX: usize = 63;
 
-/// A pod to create. Its name is for the server to choose.
+/// A pod to create. The server chooses its name.
 pub(super) fn pod(job: &Job, spec: &JobSpec, index: Option<i32>) -> Pod {
     let name = job.name_any();
     let template = spec.template.metadata.clone().unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) fn pod(job: &Job, spec: &JobSpec, index: Option<i32>) -> Pod {
     pod
 }
 
-/// Tells a pod and its containers its index, in each way that the API promises.
+/// Puts the index into a pod and its containers, in each way that the API promises.
 fn number(pod: &mut Pod, job: &str, index: i32) {
     for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
         map.get_or_insert_default()
@@ -88,7 +88,7 @@ pub(super) fn index(pod: &Pod) -> Option<i32> {
     pod.annotations().get(INDEX)?.parse().ok()
 }
 
-/// `0,1,3-5` as a set; what cannot be read is left out.
+/// `0,1,3-5` as a set; unreadable parts are left out.
 pub(super) fn parse_indexes(text: Option<&str>) -> BTreeSet<i32> {
     let parts = text.unwrap_or_default().split(',');
     parts
@@ -100,7 +100,7 @@ pub(super) fn parse_indexes(text: Option<&str>) -> BTreeSet<i32> {
         .collect()
 }
 
-/// A set as `0,1,3-5`: a dash from three on. `None` if it is empty.
+/// A set as `0,1,3-5`, with a dash for three or more in a row. `None` if it is empty.
 pub(super) fn render_indexes(indexes: &BTreeSet<i32>) -> Option<String> {
     let mut runs: Vec<(i32, i32)> = Vec::new();
     for &index in indexes {

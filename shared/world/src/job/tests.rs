@@ -43,7 +43,7 @@ impl Play {
         self.job = Some(Arc::new(job));
     }
 
-    /// Does what is due at this second until nothing is; when the next thing is due, in seconds.
+    /// Carries out the writes of this second until none is due. Returns when the next one is due, in seconds.
     fn settle(&mut self, second: i64) -> Option<i64> {
         for _ in 0..50 {
             let jobs: Vec<Arc<Job>> = self.job.iter().cloned().collect();

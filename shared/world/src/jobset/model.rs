@@ -1,11 +1,11 @@
-//! What is read and written of a JobSet.
+//! The fields of a JobSet that are read and written.
 
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What is asked for; fields that are not played are left out.
+/// The spec; fields that are not played are left out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "jobset.x-k8s.io",
@@ -40,7 +40,7 @@ const fn one() -> i32 {
     1
 }
 
-/// What has become of it.
+/// The status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct JobSetStatus {
@@ -54,7 +54,7 @@ pub(crate) struct JobSetStatus {
     pub(crate) replicated_jobs_status: Vec<ReplicatedJobStatus>,
 }
 
-/// How many Jobs of one entry are how far.
+/// Counts of the Jobs of one entry, by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicatedJobStatus {
     pub(crate) name: String,

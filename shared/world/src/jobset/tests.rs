@@ -6,7 +6,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// One JobSet and its Jobs in a cluster where every write succeeds at once, and where Jobs do what a test says.
+/// One JobSet and its Jobs in a cluster where every write succeeds at once. The test sets the state of the Jobs.
 struct Play {
     set: JobSet,
     jobs: BTreeMap<String, Job>,
@@ -29,7 +29,7 @@ impl Play {
         }
     }
 
-    /// Does what is due until nothing is.
+    /// Carries out writes until none is due.
     fn settle(&mut self) {
         for _ in 0..10 {
             let jobs: Vec<_> = self.jobs.values().cloned().map(Arc::new).collect();

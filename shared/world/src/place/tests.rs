@@ -16,7 +16,7 @@ fn node(name: &str, cpu: &str) -> Arc<Object> {
     Arc::new(from_value(node).unwrap())
 }
 
-/// Created so many seconds after ten.
+/// A pod created `second` seconds after ten o'clock.
 fn pod(name: &str, cpu: &str, second: u32, extra: &Value) -> Arc<Pod> {
     let mut pod = json!({
         "metadata": {

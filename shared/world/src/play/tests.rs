@@ -104,7 +104,7 @@ fn a_deleted_pod_ends_before_it_is_taken_out() {
     };
     assert_eq!(check(&deleted("Running", 30), 0.0), phase_is("Failed", KILLED));
     assert_eq!(check(&deleted("Failed", 30), 0.0), Due::Removed);
-    // A finalizer of somebody else holds it.
+    // Another client's finalizer keeps the pod.
     assert_eq!(check(&deleted("Failed", 0), 0.0), Due::Nothing);
 }
 

@@ -1,4 +1,4 @@
-//! What is read and written of a `PyTorchJob`.
+//! The fields of a `PyTorchJob` that are read and written.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What is asked for; fields that are not played are left out.
+/// The spec; fields that are not played are left out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "kubeflow.org",
@@ -27,7 +27,7 @@ pub(crate) struct PyTorchJobSpec {
     pub(crate) pytorch_replica_specs: BTreeMap<String, ReplicaSpec>,
 }
 
-/// What holds for all replicas.
+/// Settings of all replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunPolicy {
@@ -51,7 +51,7 @@ pub(crate) struct ReplicaSpec {
     pub(crate) template: PodTemplateSpec,
 }
 
-/// What has become of it. Why nothing is skipped: a status is merged into the stored one.
+/// The status. Why no field is skipped: it is merged into the stored status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PyTorchJobStatus {
@@ -65,7 +65,7 @@ pub(crate) struct PyTorchJobStatus {
     pub(crate) completion_time: Option<Time>,
 }
 
-/// A condition as Kubeflow writes it: it tells when it was written too.
+/// A condition as Kubeflow writes it, with `lastUpdateTime`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
@@ -82,7 +82,7 @@ pub(crate) struct Condition {
     pub(crate) last_transition_time: Option<Time>,
 }
 
-/// How many pods of one role are how far.
+/// Counts of the pods of one role, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaStatus {
     #[serde(default)]

@@ -6,7 +6,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// One `PyTorchJob` and its pods in a cluster where every write succeeds at once, and where pods do what a test says.
+/// One `PyTorchJob` and its pods in a cluster where every write succeeds at once. The test sets the state of the pods.
 struct Play {
     job: PyTorchJob,
     pods: BTreeMap<String, Pod>,
@@ -34,7 +34,7 @@ impl Play {
         play
     }
 
-    /// One that is let go.
+    /// A job that is not suspended.
     fn started(policy: &str) -> Self {
         let mut play = Self::new(policy);
         play.suspend(false);
@@ -46,7 +46,7 @@ impl Play {
         self.settle();
     }
 
-    /// Does what is due until nothing is.
+    /// Carries out writes until none is due.
     fn settle(&mut self) {
         for _ in 0..10 {
             let pods: Vec<_> = self.pods.values().cloned().map(Arc::new).collect();
@@ -90,7 +90,7 @@ impl Play {
         self.settle();
     }
 
-    /// What a condition says and why.
+    /// Status and reason of a condition.
     fn said(&self, kind: &str) -> Option<(&str, &str)> {
         let conditions = &self.job.status.as_ref()?.conditions;
         let said = conditions.iter().find(|each| each.kind == kind)?;
@@ -145,7 +145,7 @@ fn it_runs_with_its_master_and_succeeds_with_it() {
     assert_eq!(play.said("Succeeded"), Some(("True", "PyTorchJobSucceeded")));
     assert_eq!(play.said("Running"), Some(("False", "PyTorchJobRunning")));
     assert!(play.job.status.as_ref().unwrap().completion_time.is_some());
-    // Nothing is cleaned up unless it is asked for.
+    // No pod is cleaned up unless the job asks for it.
     assert_eq!(play.pods.len(), 3);
     play.job.spec.run_policy.clean_pod_policy = Some("Running".to_owned());
     play.settle();

@@ -121,7 +121,7 @@ fn the_pods_of_a_group_run_on_one_worker_with_one_workload() {
     });
 }
 
-/// Unlike the reference, where the copy of a pod that was deleted on the manager runs on.
+/// Unlike the reference, where the copy runs on after its pod was deleted on the manager.
 ///
 /// Spec: jobs 12.6, 12.9, 12.10
 #[test]

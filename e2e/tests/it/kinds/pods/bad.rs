@@ -1,10 +1,10 @@
-//! What people get wrong with pods, and what they do by hand.
+//! Mistakes of users with pods, and manual changes.
 
 use kube::Error;
 
 use super::*;
 
-/// Creates a pod that is to be refused, and gives the words of the refusal.
+/// Creates a pod that must be refused. Returns the message of the refusal.
 async fn refused(room: Room, pod: Value) -> String {
     let object = serde_json::from_value(pod).unwrap();
     let api = room.api(EAST, &pods());
@@ -14,7 +14,7 @@ async fn refused(room: Room, pod: Value) -> String {
     }
 }
 
-/// Takes the gates of a pod away, as an impatient user does.
+/// Removes the gates of a pod, as an impatient user does.
 async fn open_by_hand(room: Room, name: &str) {
     let none = json!({"spec": {"schedulingGates": null}});
     room.merge(EAST, &pods(), name, none).await;

@@ -1,4 +1,4 @@
-//! What `join` will do: computed from what was read, shown before anything is written.
+//! The plan of `join`: computed from what was read, shown before the first write.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -15,7 +15,7 @@ use crate::cluster::{secret_name, secret_of};
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// Name of the `MultiKueueConfig` when there is none and none is named.
+/// Name of the `MultiKueueConfig` when there is none and the user names none.
 const CONFIG_DEFAULT: &str = "multikueue";
 /// Most clusters in a `MultiKueueConfig`. Source: `spec/multikueue.md 1.3`.
 const CONFIG_CLUSTERS_MAX: usize = 20;
@@ -23,16 +23,16 @@ const CONFIG_CLUSTERS_MAX: usize = 20;
 /// What to do about the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CredentialStep {
-    /// The one in the Secret is good for more than half of its life.
+    /// The Secret's credential has more than half of its lifetime left.
     Keep,
-    /// Make a token and write the Secret.
+    /// Create a token and write the Secret.
     Make,
 }
 
 /// What to do about the `MultiKueueConfig`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ConfigStep {
-    /// It has the cluster.
+    /// It lists the cluster already.
     Keep {
         /// Its name.
         name: String,
@@ -49,7 +49,7 @@ pub(super) enum ConfigStep {
     },
 }
 
-/// All that will be done.
+/// Everything that will be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// On the worker.
@@ -62,7 +62,7 @@ pub(super) struct Plan {
     pub(super) config: ConfigStep,
 }
 
-/// Decides, or says why not.
+/// Decides, or gives the reason why it cannot.
 pub(super) fn plan(args: &Join, seen: &Seen, credential_is_good: bool) -> Result<Plan, Failure> {
     let name = secret_name(&args.name);
     if let Some(found) = &seen.secret
@@ -101,12 +101,12 @@ fn foreign_secret(args: &Join, found: &Secret) -> Failure {
     let name = found.name_any();
     Failure::new(
         format!(
-            "secret {}/{name} is there already and is not ours",
+            "secret {}/{name} exists already and is not ours",
             args.manager.namespace
         ),
         format!("it has no label {}={}", secret::CREDENTIAL_LABEL, args.name),
         format!(
-            "choose another name for the cluster, or delete the secret if nobody needs it: kubectl -n {} delete secret {name}",
+            "choose another name for the cluster, or delete the secret if it is not needed: kubectl -n {} delete secret {name}",
             args.manager.namespace
         ),
     )
@@ -149,7 +149,7 @@ fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failu
 }
 
 impl Plan {
-    /// Whether everything is as it must be.
+    /// Whether there is nothing to do.
     pub(super) fn is_nothing(&self) -> bool {
         self.account.iter().all(|step| step.state == State::Same)
             && self.credential == CredentialStep::Keep
@@ -180,7 +180,7 @@ impl Plan {
         changes
     }
 
-    /// For people, before they say yes.
+    /// The plan as text, for the user's consent.
     pub(super) fn describe(&self, args: &Join, account: &Account, server: &str) -> String {
         let mark = |state: State| match state {
             State::Missing => "create",
@@ -235,7 +235,7 @@ impl Plan {
     }
 }
 
-/// Prints what `join` would apply, except the Secret, whose token nobody has made.
+/// Prints the objects that `join` would apply, except the Secret, whose token does not exist yet.
 pub(super) fn print_objects(args: &Join, account: &Account, endpoint: &Endpoint) -> Result<(), Failure> {
     let Objects {
         service_account,
@@ -284,11 +284,11 @@ fn yaml(object: &impl Serialize) -> Result<String, Failure> {
         .map_err(|why| Failure::new("an object cannot be printed", why, "use --dry-run instead"))
 }
 
-/// The manager did not say `Active`=True in time.
+/// The failure when the manager did not set condition `Active` to True in time.
 pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
     let (why, next) = match told {
         None => (
-            "the manager has not looked at the cluster".to_owned(),
+            "the manager has not tried the cluster yet".to_owned(),
             format!(
                 "check that the manager runs: kubectl -n {} get pods",
                 args.manager.namespace
@@ -297,12 +297,12 @@ pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
         Some((reason, message)) => {
             let next = match reason {
                 "ClientConnectionFailed" => {
-                    "mend what the message names; if the address is wrong, run the same command with --server and the one at which \
+                    "correct what the message names; if the address is wrong, run the same command with --server and the one at which \
                      the manager reaches the worker"
                         .to_owned()
                 }
                 "InsecureKubeConfig" => {
-                    "mend what the message names, then run the same command again".to_owned()
+                    "correct what the message names, then run the same command again".to_owned()
                 }
                 "BadKubeConfig" => format!(
                     "check that the manager looks for Secrets in namespace {}, or name its namespace with --namespace",

@@ -40,7 +40,7 @@ static INVENTED: Kind = Kind {
 };
 static ROWS: [&Kind; 2] = [&rows::JOB, &INVENTED];
 
-/// A worker that serves Workloads, Jobs and, in these versions, an invented kind, of which it has one object of ours.
+/// A worker that serves Workloads, Jobs and, in these versions, an invented kind with one object of ours.
 fn worker(versions: &'static [&'static str], lists: u16) -> Client {
     let group = |name: &str, versions: &[&str]| {
         let versions: Vec<Value> = { versions.iter() }
@@ -84,7 +84,7 @@ fn worker(versions: &'static [&'static str], lists: u16) -> Client {
     Client::new(service, "ns")
 }
 
-/// A worker with a job of any kind that is sent there is not empty, in whatever version its API server serves it now.
+/// A worker with a job of any dispatched kind is not empty, whichever version its API server serves now.
 #[tokio::test]
 async fn jobs_of_every_kind_of_the_table_are_looked_for_and_only_a_kind_that_is_not_served_has_none() {
     let ours = async |worker: Client| {

@@ -1,4 +1,4 @@
-//! Checks of the cluster itself, and the definitions in it.
+//! Checks of the cluster itself, and of the definitions in it.
 
 use roadstead_api::install::owned;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::doctor::facts::{Facts, Unread};
 
-/// The oldest and the newest minor version of Kubernetes that was tried.
+/// The oldest and the newest tested minor version of Kubernetes.
 const MINORS: std::ops::RangeInclusive<u64> = 32..=36;
 
 const CLUSTER: &str = "cluster";
@@ -160,7 +160,7 @@ fn wanted_definitions(facts: &Facts) -> Vec<String> {
         .collect()
 }
 
-/// The definitions of our kinds that are there.
+/// The existing definitions of our kinds.
 fn definitions(facts: &Facts) -> Result<Vec<&Value>, Unread> {
     let wanted = wanted_definitions(facts);
     let ours = |definition: &&Value| {
@@ -227,7 +227,7 @@ fn conversion(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "leads to this installation", |names| {
         bad(
             format!("no authority, or another namespace: {names}"),
-            "the process puts it right within a minute of its start; look at its log",
+            "the process corrects it within a minute of its start; see its log",
         )
     }))
 }

@@ -1,4 +1,4 @@
-//! Checks of the process of the installation.
+//! Checks of the installed process.
 
 use jiff::Timestamp;
 use roadstead_api::install::owned;
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         PROCESS,
         "cluster-role",
         On::Both,
-        "without its rights the process stands still",
+        "without its rights the process cannot work",
         cluster_role,
     ),
     check(
@@ -75,7 +75,7 @@ fn deployment(facts: &Facts) -> Result<Seen, Unread> {
     })
 }
 
-/// What is said of the Deployment, if there is one.
+/// Judges the Deployment, if there is one.
 fn of_deployment(facts: &Facts, judge: impl FnOnce(&Value) -> Seen) -> Result<Seen, Unread> {
     match facts.deployment()? {
         Some(found) => Ok(judge(found)),
@@ -165,7 +165,7 @@ fn configuration(facts: &Facts) -> Result<Seen, Unread> {
         Ok(config) => warning(config.warnings.join("; "), "take these keys out of the values"),
         Err(error) => bad(
             error.to_string(),
-            "mend the values, then install again with --values",
+            "correct the values, then install again with --values",
         ),
     })
 }

@@ -158,7 +158,7 @@ fn local_queues(facts: &Facts) -> Result<Seen, Unread> {
     }))
 }
 
-/// Names in a list of each ClusterQueue that are not among those there.
+/// Names in a list of each ClusterQueue whose objects do not exist.
 fn dangling(
     facts: &Facts,
     there: &BTreeSet<&str>,
@@ -282,7 +282,7 @@ fn check_parameters(facts: &Facts) -> Result<Seen, Unread> {
             faulty.push(format!("{} (names {})", name(check), wanted.unwrap_or("none")));
         }
     }
-    Ok(none_of(faulty, "all are there", |names| {
+    Ok(none_of(faulty, "all exist", |names| {
         bad(
             format!("missing: {names}"),
             "make the object that spec.parameters names",

@@ -26,7 +26,7 @@ fn standing(kind: &str) -> Value {
     json!({"conditions": [{"type": kind, "status": "True"}]})
 }
 
-/// A certificate that was issued then, in the form in which a Secret holds it.
+/// A certificate that was issued at that time, in the form in which a Secret holds it.
 fn certificate_of(issued: Timestamp) -> Value {
     let bundle = issue(issued, &["a".to_owned()], &Lifetimes::default()).unwrap();
     let encoded = bundle.to_secret().into_iter().map(|(key, bytes)| {
@@ -36,7 +36,7 @@ fn certificate_of(issued: Timestamp) -> Value {
     Value::Object(encoded.collect())
 }
 
-/// A cluster in which all is well.
+/// A cluster without problems.
 fn healthy(process: Process) -> Facts {
     let mut facts = Facts {
         namespace: HERE.to_owned(),
@@ -138,7 +138,7 @@ fn put(facts: &mut Facts, object: Value) {
     }
 }
 
-/// The objects of a kind, to be broken.
+/// The objects of a kind, for a test to break.
 fn of<'a>(facts: &'a mut Facts, kind: &str) -> &'a mut Vec<Value> {
     facts.objects.get_mut(kind).unwrap().as_mut().unwrap()
 }
@@ -161,7 +161,7 @@ fn found(facts: &Facts, check: &str) -> Finding {
 
 type Break = fn(&mut Facts);
 
-/// For each check the very thing that it is about, broken.
+/// For each check, the break that it must find.
 const BROKEN: &[(&str, Break)] = &[
     ("kubernetes-version", |facts| facts.version = "v1.20.0".to_owned()),
     ("no-kueue", |facts| {

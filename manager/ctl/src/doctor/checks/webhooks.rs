@@ -203,7 +203,7 @@ fn visibility_served(facts: &Facts) -> Result<Seen, Unread> {
             Some(found) if condition(found, "Available").is_some_and(|(status, _)| status == "True") => {}
             Some(found) => {
                 let message =
-                    condition(found, "Available").map_or("not looked at yet", |(_, message)| message);
+                    condition(found, "Available").map_or("no condition yet", |(_, message)| message);
                 faulty.push(format!("{known} ({message})"));
             }
             None => faulty.push(format!("{known} (missing)")),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::doctor::facts::{Facts, Unread};
 
-/// Seconds before the end of a credential at which it should have been renewed.
+/// A credential must have been renewed before its last so many seconds.
 const RENEW_SECS: i64 = 300;
 
 const WORKERS: &str = "worker clusters";
@@ -171,7 +171,7 @@ fn credentials_present(facts: &Facts) -> Result<Seen, Unread> {
         .filter(is_missing)
         .map(name)
         .collect();
-    Ok(none_of(faulty, "every Secret is there", |names| {
+    Ok(none_of(faulty, "every Secret exists", |names| {
         bad(
             format!("without a Secret: {names}"),
             "roadstead cluster join NAME --kubeconfig FILE",

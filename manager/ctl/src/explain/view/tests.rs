@@ -114,7 +114,7 @@ fn each_state_has_its_own_reason() {
         ),
     ];
     for (active, status, state, reason) in cases {
-        // What an earlier round has left says nothing about these.
+        // The record of an earlier round must not matter for these.
         let left = (state == State::Running).then_some(EXPLANATION);
         let view = view(&workload(active, &status, left), now());
         assert_eq!((view.state, view.reason.as_str()), (state, reason), "{status}");
@@ -136,7 +136,7 @@ fn a_lost_worker_is_named_as_long_as_the_record_says_so() {
 }
 
 proptest! {
-    /// Every Workload has exactly one reason, and whoever waits a next step.
+    /// Every Workload has exactly one reason, and every waiting one has a next step.
     ///
     /// Spec: experience 5
     #[test]
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// What is fixed when a job is created cannot be mended by switching its Workload on again.
+/// A field that is fixed when the job is created cannot be corrected by activating its Workload again.
 ///
 /// Spec: experience 5; multikueue 1.8
 #[test]
@@ -178,7 +178,7 @@ fn the_next_step_for_a_job_that_came_before_its_queue_is_to_create_it_again() {
     let refused =
         format!("Admission check(s): [federation], were rejected: {NOT_MANAGED}: Expecting spec.managedBy");
     assert!(next(&refused).starts_with("delete the job and create it again"));
-    assert!(next("no adapter").starts_with("mend what the message names"));
+    assert!(next("no adapter").starts_with("correct what the message names"));
 }
 
 /// Spec: experience 5. Each cause has a command that shows it.

@@ -1,13 +1,13 @@
-//! Gates that earlier releases of the reference had: a file that sets them is still good, and each is told once.
+//! Gates of earlier releases of the reference: a file that sets them is still accepted, with one warning for each.
 //!
 //! Sources: `pkg/features` of the reference's releases 0.11 to 0.19.
 
-/// A gate that is no gate any more.
+/// A gate of an earlier release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetiredGate {
-    /// As files and flags write it.
+    /// Its name in files and flags.
     pub name: &'static str,
-    /// What became of it, to follow "feature gate NAME=true has no effect: ".
+    /// Why it has no effect, to follow "feature gate NAME=true has no effect: ".
     pub fate: &'static str,
 }
 
@@ -16,7 +16,7 @@ const fn gate(name: &'static str, fate: &'static str) -> RetiredGate {
 }
 
 impl RetiredGate {
-    /// Every one of them, in order of name.
+    /// All of them, in order of name.
     #[rustfmt::skip]
     pub const ALL: &'static [Self] = &[
         gate("AdmissionCheckValidationRules", "gone since 0.12, the rules for multikueue checks always hold"),
@@ -48,7 +48,7 @@ impl RetiredGate {
         gate("WorkloadResourceRequestsSummary", "always on since 0.11"),
     ];
 
-    /// The one of that name.
+    /// The retired gate of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|gate| gate.name == name)
     }

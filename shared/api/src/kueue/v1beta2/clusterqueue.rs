@@ -57,7 +57,7 @@ pub struct ClusterQueueSpec {
     /// Admission checks that must be Ready before a workload of this queue starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission_checks_strategy: Option<AdmissionChecksStrategy>,
-    /// Whether the queue admits workloads. None (default): it does. Hold: it admits no more, what is admitted runs on.
+    /// Whether the queue admits workloads. None (default): it admits them. Hold: it admits no more; admitted ones run on.
     /// `HoldAndDrain`: it admits no more, and admitted workloads are evicted.
     #[serde(default)]
     pub stop_policy: StopPolicy,
@@ -202,10 +202,10 @@ pub struct BorrowWithinCohort {
     pub max_priority_threshold: Option<i32>,
 }
 
-/// Whom a workload that has to borrow may preempt.
+/// Which workloads may be preempted for one that has to borrow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BorrowWithinCohortPolicy {
-    /// Nobody.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority.

@@ -34,7 +34,7 @@ pub struct CohortSpec {
     pub fair_sharing: Option<FairSharing>,
 }
 
-/// What is known of a cohort.
+/// State of a cohort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CohortStatus {

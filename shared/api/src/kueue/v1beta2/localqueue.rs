@@ -40,7 +40,7 @@ pub struct LocalQueueSpec {
         extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "field is immutable"}])
     )]
     pub cluster_queue: String,
-    /// Whether the queue admits workloads. None (default): it does. Hold: it admits no more, what is admitted runs on.
+    /// Whether the queue admits workloads. None (default): it admits them. Hold: it admits no more; admitted ones run on.
     /// `HoldAndDrain`: it admits no more, and admitted workloads are evicted.
     #[serde(default)]
     pub stop_policy: StopPolicy,

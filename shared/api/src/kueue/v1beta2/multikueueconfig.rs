@@ -31,17 +31,17 @@ pub struct MultiKueueConfigSpec {
         )
     )]
     pub clusters: Vec<String>,
-    /// Who sets the quotas of the manager's `ClusterQueue`. Manual (as when absent): an administrator. Automated: they
+    /// How the quotas of the manager's `ClusterQueue` are set. Manual (as when absent): by an administrator. Automated: they
     /// follow the quotas of the workers; needs the feature gate `MultiKueueManagerQuotaAutomation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_management: Option<QuotaManagement>,
 }
 
-/// Who sets the quotas of the manager's queue.
+/// How the quotas of the manager's queue are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum QuotaManagement {
-    /// An administrator.
+    /// By an administrator.
     Manual,
-    /// The manager, from the quotas of the workers.
+    /// By the manager, from the quotas of the workers.
     Automated,
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningRequestConfigSpec {
-    /// Class of the requests, which names who provisions and how, such as check-capacity.autoscaling.x-k8s.io: a DNS
+    /// Class of the requests, which selects the provisioner and its method, such as check-capacity.autoscaling.x-k8s.io: a DNS
     /// subdomain of 1 to 253 characters.
     #[schemars(schema_with = "crate::schema::subdomain_required")]
     pub provisioning_class_name: String,
@@ -36,7 +36,7 @@ pub struct ProvisioningRequestConfigSpec {
     /// What happens when a request fails; by default 3 retries after 60, 120 and 240 seconds.
     #[serde(default)]
     pub retry_strategy: ProvisioningRetryStrategy,
-    /// What is written in to the pods when the nodes are there.
+    /// Values written into the pods when the nodes are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_set_updates: Option<ProvisioningPodSetUpdates>,
     /// Which pod sets are put together in one entry of the request. Absent means none. `IdenticalPodTemplates`: those with
@@ -68,7 +68,7 @@ impl Default for ProvisioningRetryStrategy {
     }
 }
 
-/// What is written in to pods when their nodes are there.
+/// Values written into pods when their nodes are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningPodSetUpdates {

@@ -66,7 +66,7 @@ pub struct ResourceQuota {
 #[serde(rename_all = "camelCase")]
 pub struct FairSharing {
     /// Comparative share of unused capacity of the cohort; default 1. Twice the weight deserves twice the share. 0 means
-    /// that everybody else goes first; otherwise it must be greater than 1n.
+    /// that all others go first; otherwise it must be greater than 1n.
     #[serde(default = "weight_default")]
     #[schemars(schema_with = "crate::schema::quantity")]
     pub weight: Quantity,
@@ -93,7 +93,7 @@ pub struct FairSharingStatus {
     pub weighted_share: i64,
 }
 
-/// Whether a queue admits workloads. None: it does. Hold: it admits no more, what runs goes on. `HoldAndDrain`: it
+/// Whether a queue admits workloads. None: it admits them. Hold: it admits no more; admitted ones run on. `HoldAndDrain`: it
 /// admits no more, and admitted workloads are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {

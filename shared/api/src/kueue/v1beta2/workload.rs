@@ -147,13 +147,13 @@ impl WorkloadStatus {
     }
 }
 
-/// A pod template as it was written, not looked into.
+/// A pod template as it was written, not parsed.
 ///
 /// The schema keeps all its fields. Why: the complete schema of a pod costs hundreds of kilobytes in every discovery
 /// document and milliseconds at every write, and a newer pod field would be lost.
 ///
-/// Each field behind an [`Arc`], so that a process which holds many Workloads of the same shape can hold what is equal once: the
-/// `metadata` of a Job's template bears the Job's name, the `spec` is what thousands have in common.
+/// Each field is behind an [`Arc`], so that a process with many similar Workloads can share equal fields. The `metadata` of a
+/// Job's template has the Job's name; thousands of Jobs share the same `spec`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawTemplate(pub BTreeMap<String, Arc<Value>>);
@@ -164,7 +164,7 @@ impl RawTemplate {
         self.0.get(field).map(AsRef::as_ref)
     }
 
-    /// The whole as an object of its own.
+    /// All fields as one object.
     pub fn to_value(&self) -> Value {
         let fields = self.0.iter();
         Value::Object(

@@ -249,7 +249,7 @@ fn each_of_fifty_children_that_is_wrong_is_named() {
     );
 }
 
-/// The paths below `template.spec` and the replicas of the pod sets that follow from an object of this kind.
+/// The paths below `template.spec` and the replicas of the pod sets of an object of this kind.
 fn found(version: &str, kind: &str, spec: Value) -> Result<Vec<String>, String> {
     let mut template = json!({});
     template["spec"] = spec;

@@ -1,4 +1,4 @@
-//! Random valid objects of every kind in `v1beta2`, with whatever differs between the versions.
+//! Random valid objects of every kind in `v1beta2`, with all fields that differ between the versions.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -19,7 +19,7 @@ pub(super) fn any_object() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A queue with and without each field that has another form elsewhere.
+/// A queue with and without each field that differs between the versions.
 pub(super) fn cluster_queue() -> impl Strategy<Value = Value> {
     let policy = json!({"migration": {"mode": "TryPreferredFlavors", "constraints": {"lastAcceptableFlavorName": "f"}}});
     let spec = all(vec![
@@ -122,7 +122,7 @@ fn pod_sets() -> impl Strategy<Value = Value> {
     vec(option::of(request), 1..4).prop_map(move |requests| {
         let sets = requests.into_iter().enumerate().map(|(index, request)| {
             let mut set = json!({"count": 4, "template": template});
-            // Why: the first one has the default name.
+            // Why: the first pod set has the default name.
             if index > 0 {
                 set["name"] = format!("set-{index}").into();
             }
@@ -195,7 +195,7 @@ pub(super) fn domains() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Anything at all, with the names that are looked at in places where they may or may not belong.
+/// Any JSON, with the converted names in places where they may or may not belong.
 pub(super) fn garbage() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "metadata",
@@ -265,7 +265,7 @@ fn field(name: &'static str, value: impl Strategy<Value = Value> + 'static) -> B
         .boxed()
 }
 
-/// A field that nobody knows.
+/// An unknown field.
 fn unknown() -> BoxedStrategy<Value> {
     field("fieldOfTheFuture", Just(json!({"deep": [null, {"x": 1}]})))
 }

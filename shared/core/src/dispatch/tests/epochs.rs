@@ -208,7 +208,7 @@ fn under_fence_a_worker_without_one_is_waited_for_until_an_administrator_gives_i
         ..Site::default()
     };
     for policy in [LostPolicy::Fence, LostPolicy::Wait, LostPolicy::RetryAnyway] {
-        // At once: whoever says so has looked.
+        // At once: an administrator who gives a cluster up has checked that nothing runs there.
         let mut case = silent(100, Fence::Open);
         case.sites.insert("a".into(), given_up.clone());
         case.lost = policy;

@@ -1,4 +1,4 @@
-//! What a cluster that has failed a Workload means for it.
+//! What the failure of a cluster means for a Workload.
 
 use super::RemoteAction::CreateJob;
 use super::*;
@@ -76,7 +76,7 @@ fn what_a_job_names_and_no_cluster_has_is_the_reason() {
     assert!(next.starts_with("create it on cluster "), "{next}");
 }
 
-/// What the API server said of it, its name included, is the reason.
+/// The reason is the text of the API server, with the name of the webhook.
 ///
 /// Spec: safety F25
 #[test]

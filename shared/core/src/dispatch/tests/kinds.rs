@@ -1,4 +1,4 @@
-//! A kind of jobs that a cluster does not serve, or that cannot be read there.
+//! A kind of jobs that a cluster does not serve, or whose jobs cannot be read there.
 
 use super::*;
 use crate::dispatch::record::Reply;
@@ -75,7 +75,7 @@ fn where_no_cluster_serves_the_kind_one_reason_says_which_and_what_to_do() {
     );
 }
 
-/// What was offered there before the kind went is taken back.
+/// A copy that was offered there before the kind went is removed.
 ///
 /// Spec: safety F26
 #[test]
@@ -90,7 +90,7 @@ fn a_copy_on_a_cluster_that_no_longer_serves_the_kind_is_removed_before_the_choi
     );
 }
 
-/// Its jobs are gone with the kind, by the word of its API server.
+/// Its API server says that the kind is gone, so its jobs are gone too.
 ///
 /// Spec: safety F26
 #[test]
@@ -109,7 +109,7 @@ fn a_job_whose_kind_goes_from_the_worker_that_holds_it_is_sent_elsewhere() {
     assert_eq!(case.plan().on("a"), [RemoteAction::CreateJob]);
 }
 
-/// No answer is no absence: what runs is neither given up nor collected, however long it lasts, and whatever the policy.
+/// No answer is no absence: a run is neither given up nor collected, however long it lasts, and whatever the policy.
 ///
 /// Spec: safety F26, I1, I2
 #[test]

@@ -1,13 +1,13 @@
-//! What is left on workers, of Workloads that are gone or have ended; and what a restart or a deleted config leaves alone.
+//! What remains on workers of Workloads that are gone or have ended; and what a restart or a deleted config leaves alone.
 
 use super::RemoteAction::{CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
 use super::*;
 use crate::cluster::Connection;
 
-/// Everything that is ours on a worker, in the order in which it goes.
+/// All our objects on a worker, in the order in which they go.
 const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
 
-/// Collection only asks for this decision: that the local Workload is not there makes it.
+/// Collection only asks for this decision; the missing local Workload makes it.
 ///
 /// Spec: multikueue 6, 11.80, 11.81, 11.82
 #[test]
@@ -39,7 +39,7 @@ fn what_is_ours_goes_when_its_workload_is_gone_and_nothing_else_does() {
     assert_eq!(on_a(there, Local::Present), []);
 }
 
-/// Unlike the anchor: no timer is needed, because everything that concerns a worker is looked at when it is back.
+/// Unlike the anchor: no timer is needed, because every Workload that concerns a worker is looked at when it is back.
 ///
 /// Spec: multikueue 3.3 R2, 11.66, 11.67, 10.F26
 #[test]
@@ -151,7 +151,7 @@ fn without_its_config_what_runs_goes_on_and_what_waits_is_offered_nowhere() {
     assert_eq!(back.on("a"), [CreateWorkload]);
 }
 
-/// The answer to its deletion is under way, and what was wrong with the cluster is over.
+/// The answer to its deletion is under way, and the trouble of the cluster is over.
 ///
 /// Spec: multikueue 3.3 R6
 #[test]

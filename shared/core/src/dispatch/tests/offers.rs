@@ -56,8 +56,6 @@ fn a_round_asks_a_few_and_the_next_a_few_more() {
     );
 }
 
-/// Found by seed 582: it waited for the next round.
-///
 /// Spec: multikueue 4.1
 #[test]
 fn the_place_of_one_that_failed_is_taken_at_once() {

@@ -1,9 +1,9 @@
-//! Evictions on the manager: what runs is stopped, and what has ended has ended.
+//! Evictions on the manager: a run is stopped, and a job that has ended has ended.
 
 use super::RemoteAction::{CreateWorkload, RequestStop};
 use super::*;
 
-/// Evicted on the manager while it ran on a cluster, which only the stored status still names.
+/// Evicted on the manager while it ran on a cluster that only the stored status still names.
 fn evicted(why: &str) -> Case {
     let won = Case::won();
     let mut case = won.clone().condition("Evicted", why);
@@ -13,7 +13,7 @@ fn evicted(why: &str) -> Case {
     case
 }
 
-/// Spec: safety 1 I1; found by seed 19136
+/// Spec: safety 1 I1
 #[test]
 fn where_it_runs_is_not_forgotten_before_anything_is_known() {
     let case = evicted("switched off");
@@ -86,7 +86,7 @@ fn a_stopped_copy_that_does_not_count_its_last_pods_goes_after_them() {
     assert_eq!(plan.cluster(), None);
 }
 
-/// Somebody deleted the Workload and not the job. It goes when its run is over, and not before that is known.
+/// The user deleted the Workload and not the job. The copy goes when its run is over, and not before that is known.
 ///
 /// Spec: multikueue 3.9, jobs 5.1 row 11; safety 1 I1
 #[test]
@@ -121,7 +121,7 @@ fn a_workload_that_is_deleted_takes_its_run_with_it() {
     assert_eq!((plan.cluster(), plan.stopped), (None, true));
 }
 
-/// The lifecycle has deactivated and evicted it for its check.
+/// The lifecycle has deactivated and evicted the Workload for its check.
 ///
 /// Spec: multikueue 11.46
 #[test]
@@ -156,7 +156,7 @@ fn a_job_that_is_already_going_is_let_go_once() {
     assert_eq!(plan.on("a"), [RemoteAction::DeleteJob]);
 }
 
-/// Spec: safety 1 I11; found by seeds 150 and 1120
+/// Spec: safety 1 I11
 #[test]
 fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
     let case = evicted("switched off");
@@ -191,9 +191,9 @@ fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
     assert_eq!((lost.cluster(), lost.epoch), (None, 2), "that is no outcome");
 }
 
-/// Somebody deletes the job, with its namespace say, while it ends.
+/// Another client deletes the job while it ends, for example with its namespace.
 ///
-/// Spec: safety 1 I11, 2 W9; found by seed 6066
+/// Spec: safety 1 I11, 2 W9
 #[test]
 fn an_end_that_stands_only_on_the_worker_is_shown_before_its_job_goes() {
     let done = RemoteJob {
@@ -220,7 +220,7 @@ fn an_end_that_stands_only_on_the_worker_is_shown_before_its_job_goes() {
     }
 }
 
-/// Its quota is held until it cannot run, and its worker would run it again.
+/// Its quota is held until it cannot run any more, and its worker would start it again.
 ///
 /// Spec: safety I4; multikueue 13.B2
 #[test]
@@ -312,7 +312,7 @@ fn a_cluster_name_that_an_administrator_has_cleared_is_not_written_back() {
         (None, true),
         "nothing holds its quota"
     );
-    // What the administrator was wrong about is stopped before anything is sent elsewhere.
+    // A run that the administrator wrongly gave up is stopped before the job is sent elsewhere.
     let back = cleared
         .clone()
         .remote("a", reachable(Some(admitted(1)), Some(RUNNING)));

@@ -1,5 +1,5 @@
-//! A tiny world that is cruel to the machine: workers do as they please, links break, and every pass may die between any
-//! two of its writes.
+//! A small random world around the plan: workers act as they like, links break, and every pass may die between any two of its
+//! writes.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ const SITES: [&str; 3] = ["a", "b", "c"];
 const FAILURE_MINS: i64 = 5;
 const LEASE: SignedDuration = SignedDuration::from_mins(10);
 const CLOSED_AFTER: SignedDuration = SignedDuration::from_mins(15);
-/// After this many peaceful rounds everything must be over.
+/// After this many rounds without faults everything must be over.
 const PATIENCE: usize = 60;
-/// A world in which nobody else acts must be still after this many passes.
+/// A world in which only the manager acts must be still after this many passes.
 const SETTLES_WITHIN: usize = 20;
 const NO_CRASH: usize = usize::MAX;
 
@@ -36,7 +36,7 @@ enum Op {
     PutForeign(usize),
     /// The storage of the worker is saved.
     Save(usize),
-    /// What was saved is back.
+    /// The worker's storage is restored from what was saved.
     Rewind(usize),
     Cut(usize),
     Heal(usize),
@@ -46,7 +46,7 @@ enum Op {
     Reserve,
     Unlist(usize),
     DeleteHere,
-    /// Somebody deletes the Workload, not its job: it is made anew when it is gone.
+    /// The user deletes the Workload, not its job: the Workload is made anew when it is gone.
     DeleteWorkloadHere,
 }
 
@@ -128,7 +128,7 @@ impl World {
         self.stored.conditions.is_true(condition)
     }
 
-    /// The little of the lifecycle that matters here.
+    /// The part of the lifecycle that matters here.
     fn compose(&self) -> Status {
         let (mut status, now) = (self.stored.clone(), self.now());
         let evicted = status.conditions.is_true("Evicted");
@@ -185,6 +185,7 @@ impl World {
             job: self.job,
             epoch: self.epoch,
             highest: 0,
+            elsewhere: Elsewhere::default(),
             lost: self.lost,
             dispatcher: self.dispatcher,
             round: None,
@@ -196,7 +197,7 @@ impl World {
         (status, plan)
     }
 
-    /// What holds of every plan.
+    /// Judges what holds of every plan.
     fn judge(&self, composed: &Status, plan: &Plan) {
         let is = |kind| composed.conditions.is_true(kind);
         let pending = composed.checks[&CheckName::from(CHECK)].phase == CheckPhase::Pending;
@@ -279,7 +280,7 @@ impl World {
         wrote
     }
 
-    /// The Workload that was deleted is gone, and its job has another one: what is left of the old one is of no dispatch of it.
+    /// The deleted Workload is gone, and its job has a new one. Copies of the old one belong to no dispatch of the new one.
     fn make_anew(&mut self) {
         (self.deleting, self.epoch) = (false, 1);
         if !self.has("Finished") {
@@ -312,7 +313,7 @@ impl World {
         self.stored = new;
     }
 
-    /// The worker's API server: strict about what exists and whose it is.
+    /// The worker's API server: strict about what exists and which manager made it.
     fn apply(&mut self, cluster: &ClusterName, action: &RemoteAction) {
         let copies = &mut self.sites.get_mut(cluster).unwrap().copies;
         let ours = |w: &Option<RemoteWorkload>| w.as_ref().is_some_and(|w| w.origin == Origin::Ours);
@@ -413,7 +414,7 @@ impl World {
         match dying {
             Some(job) if !job.kept => copies.job = None,
             Some(job) => {
-                // Nobody stops or ends a job that is being deleted, and its Workload has lost its owner.
+                // Why: no process stops or ends a job that is being deleted, and its Workload has lost its owner.
                 if let Some(w) = self.ours(site).filter(|_| !job.finished) {
                     w.finished = Some(said("OwnerNotFound", "x"));
                 }
@@ -548,7 +549,7 @@ impl World {
         jobs.filter(|(_, job)| job.origin == Origin::Foreign).collect()
     }
 
-    /// Faults stop: the job must end, and nothing of ours may stay.
+    /// Faults stop: the job must end, and no object of ours may stay.
     fn make_peace(&mut self) {
         self.listed = SITES.iter().map(|s| (*s).into()).collect();
         for site in self.sites.values_mut() {
@@ -568,7 +569,7 @@ impl World {
         }
     }
 
-    /// Nobody else acts: after some passes there is nothing left to write.
+    /// Only the manager acts: after some passes there is nothing left to write.
     fn settle(&mut self) {
         for _ in 0..SETTLES_WITHIN {
             if !self.pass(NO_CRASH) {

@@ -15,7 +15,7 @@ fn saying(conditions: &[(&str, &str)]) -> Workload {
     .unwrap()
 }
 
-/// Found by seed 15424: a job was started with nothing, and failed.
+/// A job that was started without assignment failed.
 ///
 /// Spec: jobs 5.18
 #[test]

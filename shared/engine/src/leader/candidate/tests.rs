@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::clock;
 
-/// A server that holds one Lease, with versions as the real ones keep them.
+/// A server that holds one Lease, with versions as real API servers keep them.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Inner>>);
 
@@ -18,7 +18,7 @@ struct Inner {
     stored: Option<Value>,
     version: u64,
     writes: usize,
-    /// Nobody gets an answer.
+    /// No request gets an answer.
     silent: bool,
 }
 
@@ -110,7 +110,7 @@ fn replica(server: &Server, place: &str) -> One {
     }
 }
 
-/// Runs a candidate beside the test until `stop`; gives it back.
+/// Runs a candidate beside the test until `stop`, and returns it.
 fn run(mut one: Candidate, stop: CancellationToken) -> tokio::task::JoinHandle<(Candidate, Option<Lost>)> {
     tokio::spawn(async move {
         let lost = tokio::select! {

@@ -37,7 +37,7 @@ fn owner() -> Owner {
     }
 }
 
-/// What counts one and a half minutes after midnight, as lines `name{labels} change`, those of LocalQueues left out.
+/// The updates one and a half minutes after midnight, as lines `name{labels} change`, without those of LocalQueues.
 fn told(old: &Value, new: &Value) -> Vec<String> {
     let now: Timestamp = "2026-01-01T00:01:30Z".parse().unwrap();
     of(&workload(old), &workload(new), &owner(), now)

@@ -28,7 +28,7 @@ fn held(name: &str) -> Value {
     })
 }
 
-/// Its copy, which a worker has let go, in this phase.
+/// The copy of a held pod that runs on a worker, in this phase.
 fn copy(name: &str, phase: &str) -> Value {
     let mut copy = held(name);
     copy["metadata"]["uid"] = json!(format!("{name}-there"));
@@ -47,7 +47,7 @@ fn deleted(mut pod: Value) -> Value {
     pod
 }
 
-/// The pods after what is shown of these copies was written.
+/// The pods after the status of these copies was written to them.
 fn shown_of(pods: &[Value], copies: &[Value]) -> Vec<Value> {
     let mirror = many(pods, |local| {
         many(copies, |copies| {
@@ -161,7 +161,7 @@ fn a_pod_does_not_fail_with_a_copy_that_was_stopped() {
         pods.iter().map(|pod| pod["status"]["phase"].clone()).collect()
     };
     assert_eq!(phases(&[evicted, copy("b", "Running")]), ["Pending", "Running"]);
-    // Its node went, say: its group waits for another pod in its place.
+    // For example its node is lost: the group waits for another pod in its place.
     assert_eq!(phases(&[killed, copy("b", "Running")]), ["Failed", "Running"]);
 }
 
@@ -207,7 +207,7 @@ fn a_pod_of_which_no_copy_is_left_ends_as_its_workload() {
     assert_eq!(end(false).0, "Failed");
 }
 
-/// Unlike the reference, where the copy of a pod that is gone here runs on.
+/// Unlike the reference, where the copy of a deleted pod runs on.
 ///
 /// Spec: jobs 12.9
 #[test]
@@ -223,7 +223,7 @@ fn a_group_lacks_the_copies_of_its_new_pods_and_wants_none_of_those_that_are_gon
     assert_eq!(lacking, ["b"]);
     assert_eq!(stray, ["c-there", "d-there"], "an end counts for the group");
     let (_, stray) = unmatched_names(&pods, &[deleted(copy("d", "Failed"))]);
-    assert_eq!(stray, ["d-there"], "it is held by nobody else");
+    assert_eq!(stray, ["d-there"], "no other pod holds it");
     let all = [copy("a", "Running"), copy("b", "Running")];
     assert_eq!(unmatched_names(&pods[..2], &all), (vec![], vec![]));
 }

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What an API server says of a kind, and of its discovery.
+/// What an API server says about a kind, and in its discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// It serves it, with one object.
+    /// It serves the kind, with one object.
     Here,
-    /// It does not.
+    /// It does not serve the kind.
     Gone,
-    /// It serves another version only.
+    /// It serves only another version.
     Newer,
-    /// The list is answered with "not found", and discovery with an answer from which nothing follows.
+    /// The list is answered with "not found", and discovery with an answer that shows nothing.
     Silent,
-    /// An error to whatever is asked.
+    /// Every request is answered with an error.
     Failing,
 }
 
@@ -78,7 +78,7 @@ fn watching(says: Arc<Mutex<Says>>, began: Says) -> UnsyncBoxBody<Bytes, std::io
     StreamBody::new(until).boxed_unsync()
 }
 
-/// Only the word of the discovery counts as empty; what is not known keeps what was.
+/// Only the answer of discovery empties the cache; an unknown state keeps what was cached.
 ///
 /// Spec: jobs 4.2; safety F26
 #[tokio::test(start_paused = true)]

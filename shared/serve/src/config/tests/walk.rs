@@ -11,9 +11,9 @@ struct Row {
     path: &'static str,
     /// Whether v1beta1 has the key too.
     old: Age,
-    /// What it is without being written, in the form of `get`.
+    /// Its default, in the form of `get`.
     default: &'static str,
-    /// A value, as JSON, and what it becomes.
+    /// A value, as JSON, and its read form.
     good: (&'static str, &'static str),
     /// A value, as JSON, that must be refused at a path that begins with `path`, and a part of the message.
     bad: (&'static str, &'static str),
@@ -130,7 +130,7 @@ fn file(version: &str, path: &str, json: &str) -> String {
     for key in path.rsplit('.') {
         value = Value::Object(Map::from_iter([(key.to_owned(), value)]));
     }
-    // What the key needs beside it.
+    // Other keys that this key needs.
     if path.starts_with("multiKueue.incremental") {
         value["multiKueue"]["dispatcherName"] = json!("kueue.x-k8s.io/multikueue-dispatcher-incremental");
     }
@@ -192,7 +192,7 @@ fn every_row_of_the_paper_is_walked() {
         for name in cell.split('`').skip(1).step_by(2) {
             let name = name.trim_end_matches("[]");
             let path = match name.strip_prefix('.') {
-                // The paper leaves out what the key has in common with the one before it, or with its section.
+                // The paper leaves out the part that the key shares with the key before it, or with its section.
                 Some(rest) => {
                     let before = |path: &str| {
                         path.rsplit_once('.')
@@ -268,7 +268,7 @@ fn every_gate_of_the_paper_is_known_with_its_default_and_no_other() {
     );
 }
 
-/// The file that a workflow engine's documentation gives, where the papers lie beside the project.
+/// The file that a workflow engine's documentation gives, if the papers are beside the project.
 #[test]
 fn the_example_of_the_papers_is_read() {
     let seed =

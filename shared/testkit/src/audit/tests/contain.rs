@@ -177,20 +177,21 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         .is_empty()
     );
     assert!(taken_back(Policy::Wait, &|scene| scene.remove("east", PERSON, JOBS, "a")).is_empty());
-    let unlisted = |lost: bool| {
+    let lost = |given_up: bool| {
         taken_back(Policy::Wait, &|scene| {
-            if lost {
-                scene.active("east", "False", "ClientConnectionFailed");
+            scene.active("east", "False", "ClientConnectionFailed");
+            if given_up {
+                scene.give_up("east");
             }
             let without_east = json!({"spec": {"clusters": ["west"]}});
             scene.edit("manager", PERSON, CONFIGS, "all", without_east);
         })
     };
-    assert!(unlisted(true).is_empty(), "the administrator gave the cluster up");
+    assert!(lost(true).is_empty(), "the administrator gave the cluster up");
     assert_eq!(
-        unlisted(false),
+        lost(false),
         ["multikueue 10.F8"],
-        "what runs there was to end there"
+        "what is taken out of the config is not given up"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a worker whose Secret leads to another one.
+//! Findings about a worker whose Secret leads to another worker.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ fn secret(leads_to: &str) -> serde_json::Value {
     json!({"metadata": {"name": "east-secret"}, "data": {"kubeconfig": STANDARD.encode(config.to_string())}})
 }
 
-/// The Secret of the east leads to the west, and this is said of it after so many seconds.
+/// The Secret of the east leads to the west, and its condition says this after so many seconds.
 fn astray(troubled: &str, said: &[(i64, &str, &str)]) -> Scene {
     let mut scene = Scene::new();
     let source = json!({"kubeConfig": {"location": "east-secret"}});

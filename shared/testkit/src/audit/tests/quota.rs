@@ -1,4 +1,4 @@
-//! I4.
+//! Tests of the auditor of I4.
 
 use roadstead_apiserver::RESTORER;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl Scene {
         );
     }
 
-    /// A queue of no cohort, with so much CPU.
+    /// A queue without a cohort, with this much CPU.
     fn alone(&mut self, cpu: &str) {
         let quota = json!({"nominalQuota": cpu});
         self.put("east", PERSON, QUEUES, with_quota("alone", ("", ""), quota));
@@ -141,7 +141,7 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
     }
 }
 
-/// A storage goes back as a whole; the order in which its objects are told is nobody's.
+/// A storage is restored as a whole; the order in which its objects are reported means nothing.
 ///
 /// Spec: safety 1 I4, F15.
 #[test]

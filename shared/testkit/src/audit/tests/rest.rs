@@ -1,4 +1,4 @@
-//! I2, I3, I5, I12, I13: what is judged when everything has come to rest.
+//! I2, I3, I5, I12, I13: what is judged when everything is at rest.
 
 use roadstead_apiserver::RESTORER;
 use serde_json::json;
@@ -42,7 +42,7 @@ fn an_accepted_job_is_stored_and_only_people_delete_it() {
     assert_eq!(scene.broken(), ["I2"], "never stored");
 }
 
-/// What a status says instead of how it was left by [`Scene::submit`], and whether that is a state to rest in.
+/// The verdict for a status that replaces the one of [`Scene::submit`]: whether that is a state to rest in.
 fn rests(status: serde_json::Value) -> Vec<&'static str> {
     let mut scene = Scene::new();
     scene.submit("a");
@@ -206,7 +206,7 @@ fn at_rest_nothing_of_ours_is_left_on_workers() {
 
 /// A worker that has left keeps the lease of its manager, whose account there has no right to delete it.
 ///
-/// Spec: safety 1 I5; found by seeds 2365, 2590 and 2726.
+/// Spec: safety 1 I5.
 #[test]
 fn at_rest_the_managers_own_lease_is_no_orphan_and_anything_else_of_ours_is() {
     let left = |resource: &str| {
@@ -263,9 +263,9 @@ fn what_a_stranger_keeps_from_going_is_not_our_orphan() {
     assert_eq!(held("kueue.x-k8s.io/resource-in-use"), ["I5"]);
 }
 
-/// Somebody says on a worker that a job ended which was never made.
+/// A client on a worker writes that a job ended that was never created.
 ///
-/// Spec: safety 1 I3, I9; found by seed 4267.
+/// Spec: safety 1 I3, I9.
 #[test]
 fn no_job_is_made_for_what_the_chosen_cluster_says_has_ended() {
     let told = |there: &str| {
@@ -365,7 +365,7 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
     assert!(east.differences(&other.auditor.ending(), |_| true)[0].contains("not there there"));
 }
 
-/// Spec: safety 1 I4; found by seed 24087.
+/// Spec: safety 1 I4.
 #[test]
 fn at_rest_a_queue_counts_what_holds_its_quota() {
     let counts = |user: &str, counted: u64| {

@@ -15,7 +15,7 @@ fn quota() -> serde_json::Value {
 }
 
 impl Scene {
-    /// The next dispatch of a job that was taken back: it runs in the west.
+    /// The next dispatch of a job that was taken back; it runs in the west.
     pub(super) fn go_west(&mut self, job: &str) {
         self.status("manager", MANAGER, job, json!({"clusterName": null}));
         self.offer(job, "west");
@@ -62,7 +62,7 @@ fn a_chosen_copy_that_the_manager_deletes_is_seen_unless_the_status_says_so_firs
     scene.status("manager", MANAGER, "b", taken_back);
     scene.remove("east", MANAGER, WORKLOADS, &wl("b"));
     scene.is_fine();
-    // The number of the first dispatch is written on the copy only.
+    // The number of the first dispatch is only on the copy.
     let first = json!({"metadata": {"annotations": {"roadstead.dev/dispatch-epoch": "1"}}});
     scene.edit("east", MANAGER, WORKLOADS, &wl("a"), first);
     scene.remove("east", MANAGER, WORKLOADS, &wl("a"));
@@ -164,7 +164,9 @@ fn what_a_backup_brings_back_is_nobodys_fault_until_it_stays() {
     assert!(scene.broken().contains(&"I1"), "{:?}", scene.broken());
 }
 
-/// Spec: safety F15. Found by seed 9578: a controller had not heard yet that its job is gone.
+/// The controller has not seen yet that its job is gone.
+///
+/// Spec: safety F15
 #[test]
 fn a_pod_of_a_job_that_a_backup_took_away_is_nobodys_fault_until_it_stays() {
     let late = |user: &str| {
@@ -230,7 +232,9 @@ fn a_job_that_ended_is_not_run_again() {
     );
 }
 
-/// Spec: safety 1 I11, F15. Found by seeds 2275 and 5691: it stood nowhere else when the storage was restored.
+/// The end was stored nowhere else when the storage was restored.
+///
+/// Spec: safety 1 I11, F15
 #[test]
 fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
     let again = |user: &str, restored: &str, shown: bool| {
@@ -259,7 +263,9 @@ fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
     assert_eq!(again(SYSTEM, "east", false), ["I11"]);
 }
 
-/// Spec: safety 1 I11, F15. Found by seeds 3518 and 6483: pods of an earlier dispatch were back for a moment, and ended.
+/// Pods of an earlier dispatch were back for a moment, and ended.
+///
+/// Spec: safety 1 I11, F15
 #[test]
 fn the_end_of_an_earlier_dispatch_that_a_backup_brought_back_is_no_end() {
     let again = |user: &str, number: &str| {
@@ -283,7 +289,9 @@ fn the_end_of_an_earlier_dispatch_that_a_backup_brought_back_is_no_end() {
     assert_eq!(again(SYSTEM, "2"), ["I11"]);
 }
 
-/// Spec: safety 1 I1, F15. Found by seed 3429: the job of another manager stood there when the backup was made.
+/// The job of another manager was there when the backup was made.
+///
+/// Spec: safety 1 I1, F15
 #[test]
 fn what_a_backup_puts_in_the_place_of_a_job_is_not_that_job() {
     let mut scene = Scene::new();
@@ -298,9 +306,7 @@ fn what_a_backup_puts_in_the_place_of_a_job_is_not_that_job() {
     scene.is_fine();
 }
 
-/// Who deletes a job ends its pods first, and it counts them.
-///
-/// Found by seed 3090: the worker had not heard yet that the job is being deleted.
+/// A deletion ends the pods of a job first, and the job counts them. Its worker has not seen yet that the job is being deleted.
 #[test]
 fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
     let let_go = |deleting: bool, reason: &str| {
@@ -339,7 +345,7 @@ fn a_job_that_failed_because_it_was_deleted_may_run_again() {
         }
         let ended = json!({"status": {"conditions": [condition(end, "True", "", 4)]}});
         scene.edit("east", SYSTEM, JOBS, "a", ended);
-        // Found by seed 6066: whoever touches it then says nothing new.
+        // A later change of the same object adds no new end.
         scene.edit(
             "east",
             MANAGER,
@@ -576,17 +582,23 @@ fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
 }
 
 impl Scene {
-    /// A job that the job of `name` on a worker made, and a pod of it.
+    /// A job that the job of `name` on a worker created, and a pod of it.
     fn child(&mut self, name: &str, child: &str, cluster: &str) {
-        let owner = |uid: String| json!([{"kind": "any", "name": "any", "uid": uid, "controller": true}]);
-        let made = format!("{cluster}-{child}");
+        self.attempt(name, child, cluster, 1);
+    }
+
+    /// The same, created by an `AppWrapper` for its n-th attempt.
+    fn attempt(&mut self, name: &str, child: &str, cluster: &str, attempt: u32) {
+        let owner =
+            |uid: String| json!([{"kind": "AppWrapper", "name": "any", "uid": uid, "controller": true}]);
+        let made = format!("{cluster}-{child}-{attempt}");
         let job = json!({
             "metadata": {"name": child, "uid": made, "ownerReferences": owner(format!("{cluster}-job-{name}"))},
             "spec": {"suspend": false},
         });
         self.put(cluster, SYSTEM, JOBS, job);
         let pod = json!({
-            "metadata": {"name": format!("{child}-0"), "ownerReferences": owner(made)},
+            "metadata": {"name": format!("{child}-{attempt}"), "ownerReferences": owner(made)},
             "status": {"phase": "Running"},
         });
         self.put(cluster, SYSTEM, PODS, pod);
@@ -630,4 +642,49 @@ fn a_pod_of_a_job_that_a_job_made_counts_for_the_one_at_the_top() {
         told("jobs.batch ns/a-leader-0"),
         "its maker is gone and it lives on"
     );
+}
+
+/// Spec: appwrapper 2.3, 2.5; safety 1 I4
+#[test]
+fn an_attempt_of_a_wrapper_begins_without_pods_of_the_last_and_its_quota_is_held_as_long_as_they_live() {
+    let attempts = |ends: bool| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        scene.attempt("a", "a-wrapped", "east", 1);
+        if ends {
+            scene.edit(
+                "east",
+                SYSTEM,
+                PODS,
+                "a-wrapped-1",
+                json!({"status": {"phase": "Failed"}}),
+            );
+        }
+        scene.remove("east", WORKER, JOBS, "a-wrapped");
+        scene.attempt("a", "a-wrapped", "east", 2);
+        scene
+    };
+    attempts(true).is_fine();
+    assert_eq!(attempts(false).broken(), ["appwrapper 2.3"]);
+    let frees = |first: &str| {
+        let mut scene = attempts(true);
+        let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
+        let ended = json!({"status": {"phase": "Failed"}});
+        match first {
+            "quota" => scene.status("east", WORKER, "a", held),
+            _ => {
+                scene.edit("east", SYSTEM, PODS, "a-wrapped-2", ended);
+                scene.status("east", WORKER, "a", held);
+            }
+        }
+        scene
+    };
+    frees("pods").is_fine();
+    assert_eq!(frees("quota").broken(), ["appwrapper 2.5"]);
+    let mut deleted = attempts(true);
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    deleted.edit("east", MANAGER, JOBS, "a", goes);
+    let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
+    deleted.status("east", WORKER, "a", held);
+    deleted.is_fine();
 }

@@ -74,7 +74,9 @@ impl Scene {
 
     /// What the manager says of a worker's connection.
     pub(super) fn active(&mut self, cluster: &str, status: &str, reason: &str) {
-        let condition = json!([{"type": "Active", "status": status, "reason": reason}]);
+        let since = self.now.to_string();
+        let condition =
+            json!([{"type": "Active", "status": status, "reason": reason, "lastTransitionTime": since}]);
         self.edit(
             "manager",
             MANAGER,
@@ -82,6 +84,14 @@ impl Scene {
             cluster,
             json!({"status": {"conditions": condition}}),
         );
+    }
+
+    /// An administrator gives up the runs on a worker, in the loss that is shown.
+    pub(super) fn give_up(&mut self, cluster: &str) {
+        let shown = &self.get("manager", CLUSTERS, cluster)["status"]["conditions"][0];
+        let word =
+            json!({"metadata": {"annotations": {"roadstead.dev/given-up": shown["lastTransitionTime"]}}});
+        self.edit("manager", PERSON, CLUSTERS, cluster, word);
     }
 
     /// Stores a new object; namespace `ns` for what has one.

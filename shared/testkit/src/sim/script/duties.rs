@@ -5,11 +5,13 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-use super::super::fault::{Entry, Fault, Link, Right, Space, Way};
-use super::{Act, Duty, Heard, OPENING, WorkerPlan};
+use super::super::fault::{Entry, Fault, Link, Way};
+use super::{Act, Duty, OPENING, WorkerPlan};
 
-/// How often who waits for a worker to be said lost looks, and how many times.
+/// How often an administrator looks whether a worker is said to be lost, and how many times.
 const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
+/// How long before it is cut off a worker is taken out or deleted at the earliest.
+const LEAVES_BEFORE: Duration = Duration::from_secs(10);
 /// In a run in which a worker is kept away, one job in so many runs for longer than a lost worker is waited for.
 const OUTLASTS: u32 = 2;
 /// When who deleted a lost worker tries to register it again, after it answers: it must have left first.
@@ -42,13 +44,10 @@ pub(super) fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Dur
             (from, Duty::Cordon(worker, Some("drain"))),
             (until, Duty::Cordon(worker, None)),
         ],
-        2 => vec![
-            (from, Duty::TakeOut(worker, Heard::Answers)),
-            (until, Duty::PutBack(worker)),
-        ],
+        2 => vec![(from, Duty::TakeOut(worker)), (until, Duty::PutBack(worker))],
         _ => {
             let again = AGAIN.map(|later| (from + later, Duty::Register(worker)));
-            let first = (from, Duty::Unregister(worker, Heard::Answers));
+            let first = (from, Duty::Unregister(worker));
             std::iter::once(first).chain(again).collect()
         }
     };
@@ -60,9 +59,9 @@ fn add_duties(acts: &mut Vec<(Duration, Act)>, duties: Vec<(Duration, Duty)>) {
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// A worker is cut off, mostly for longer than it is waited for, and an administrator takes it out of the config or deletes it:
-/// mostly when it is said to be lost, which is their word that its runs are lost; else just before, which is none. Later it is
-/// wanted again. Gives the trouble.
+/// A worker is cut off, mostly for longer than it is waited for. Mostly an administrator gives its runs up once it is said to be lost.
+/// It may also be taken out of the config or deleted, at any time, which says nothing about its runs; later it is wanted again. Gives
+/// the trouble.
 pub(super) fn give_up(
     dice: &mut ChaCha8Rng,
     workers: usize,
@@ -75,32 +74,24 @@ pub(super) fn give_up(
     let at = OPENING + secs(20, 80);
     let (longer, shorter) = (lost_after + secs(120, 300), secs(60, 150));
     let (looks_at, wanted_at) = (at + secs(5, 60), at + secs(90, 500));
+    let leaves_at = (at + secs(0, 120)).saturating_sub(LEAVES_BEFORE);
     let lasts = if dice.random_ratio(3, 4) { longer } else { shorter };
-    let heard = if dice.random_ratio(3, 4) {
-        Heard::Lost
-    } else {
-        Heard::Answers
-    };
-    let is_deleted = dice.random_ratio(1, 2);
     let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
-    let duty = if is_deleted {
-        Duty::Unregister(worker, heard)
-    } else {
-        Duty::TakeOut(worker, heard)
-    };
-    let mut duties = match heard {
-        Heard::Answers => vec![(at.saturating_sub(Duration::from_secs(1)), duty)],
-        Heard::Lost => {
-            let (pause, times) = WORD_LOOKS;
-            (0..times).map(|time| (looks_at + pause * time, duty)).collect()
+    let mut duties = Vec::new();
+    if dice.random_ratio(3, 4) {
+        let (pause, times) = WORD_LOOKS;
+        duties.extend((0..times).map(|time| (looks_at + pause * time, Duty::GiveUp(worker))));
+    }
+    match dice.random_range(0..3) {
+        0 => {
+            duties.push((leaves_at, Duty::TakeOut(worker)));
+            duties.push((wanted_at.max(leaves_at), Duty::PutBack(worker)));
         }
-    };
-    let back = at + lasts;
-    if is_deleted {
-        duties.extend(BACK.map(|later| (back + later, Duty::Register(worker))));
-    } else {
-        let last = duties.last().map_or(at, |(at, _)| *at);
-        duties.push((wanted_at.max(last), Duty::PutBack(worker)));
+        1 => {
+            duties.push((leaves_at, Duty::Unregister(worker)));
+            duties.extend(BACK.map(|later| (at + lasts + later, Duty::Register(worker))));
+        }
+        _ => {}
     }
     add_duties(acts, duties);
     Entry {
@@ -130,46 +121,14 @@ pub(super) fn mislead(
     dice: &mut ChaCha8Rng,
     workers: usize,
     lost_after: Duration,
-    (acts, faults): (&mut Vec<(Duration, Act)>, &[Entry]),
+    acts: &mut Vec<(Duration, Act)>,
 ) -> bool {
     let worker = dice.random_range(1..=workers);
     let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
     let is_one = |cluster: usize| [worker, other].contains(&cluster);
-    // Why: a worker is known by the lease on it, and by its name as long as that has an object; without them nothing is noticed.
-    let hides = |entry: &Entry| match entry.fault {
-        Fault::NoNamespace {
-            cluster,
-            which: Space::Leases,
-        }
-        | Fault::Rewind { cluster } => is_one(cluster),
-        Fault::Deny {
-            link,
-            right: Right::Leases | Right::Changes,
-        } => link.from == 0 && is_one(link.to),
-        Fault::Crash { .. }
-        | Fault::CrashAtCall { .. }
-        | Fault::Cut { .. }
-        | Fault::LoseRequests { .. }
-        | Fault::LoseAnswers { .. }
-        | Fault::Duplicate { .. }
-        | Fault::Delay { .. }
-        | Fault::Refuse { .. }
-        | Fault::Silence { .. }
-        | Fault::DropWatches { .. }
-        | Fault::LoseEvents { .. }
-        | Fault::Compact { .. }
-        | Fault::ServerDown { .. }
-        | Fault::Stale { .. }
-        | Fault::Deny { .. }
-        | Fault::NoNamespace { .. }
-        | Fault::NoKind { .. }
-        | Fault::Forge { .. }
-        | Fault::Rival { .. }
-        | Fault::ClockJump { .. } => false,
-    };
-    let goes =
-        |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of, _)) if is_one(*of));
-    if faults.iter().any(hides) || acts.iter().any(goes) {
+    // Why: a cluster that has no name any more may be taken under another one.
+    let goes = |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
+    if acts.iter().any(goes) {
         return false;
     }
     outlast(dice, lost_after, acts);

@@ -1,4 +1,4 @@
-//! What faults do to clusters as a whole is seen to happen.
+//! Faults of whole clusters really happen.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::*;
 
 const WORKER: usize = 1;
 
-/// The number of the fault that is the second manager.
+/// The number of the fault that starts the second manager.
 const RIVALRY: usize = 7;
 
 async fn stage(player: &Player) -> Arc<Stage> {
@@ -22,7 +22,7 @@ async fn furnished(player: &Player, script: &Script) -> Arc<Stage> {
     stage
 }
 
-/// A run with a second manager and nothing else.
+/// A run with a second manager and no other trouble.
 fn with_rival(called: Called) -> Script {
     let mut script = Script::from_seed(1).with_faults(&[]);
     let entry = super::super::fault::Entry {
@@ -61,10 +61,10 @@ fn a_restored_storage_has_what_it_had_when_the_backup_was_made() {
     });
 }
 
-/// The controllers and nodes of a cluster find out that its storage was restored, also when its versions have caught up before
-/// they are connected again.
+/// The controllers and nodes of a cluster notice that its storage was restored, also when its versions have caught up before they
+/// are connected again.
 ///
-/// Spec: safety F15; found by seed 3563.
+/// Spec: safety F15
 #[test]
 fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
     with_player(async |player| {
@@ -89,7 +89,7 @@ fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
         assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
         let ahead = server.version();
         stage.end(1, fault);
-        // All of this is old news to whoever goes on from where it was.
+        // A controller that goes on from its last version would take all of this for old changes.
         delete().await;
         server.settle();
         let mut number = 0;
@@ -166,6 +166,8 @@ fn a_kind_goes_with_its_objects_and_is_served_again_empty() {
             (JobKind::Job, StatusCode::OK),
             (JobKind::JobSet, StatusCode::NOT_FOUND),
             (JobKind::PyTorchJob, StatusCode::OK),
+            (JobKind::AppWrapper, StatusCode::OK),
+            (JobKind::Pod, StatusCode::OK),
         ] {
             let job = format!("{}/gone", kind.path(objects::NAMESPACE));
             assert_eq!(get(&stage, &job).await.0, found, "{kind}");
@@ -199,8 +201,7 @@ fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
     });
 }
 
-/// A second manager chooses too: who said of its winner that it has finished would lie where managers have to believe it
-/// (seed 23201).
+/// A second manager chooses too. A forged end on its winner would stand where managers have to believe it.
 ///
 /// Spec: safety W4, W5, S13.
 #[test]

@@ -1,4 +1,4 @@
-//! Each trouble of a wire is seen to happen.
+//! Each trouble of a wire really happens.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! The schema's rules about a whole workload, which compare spec, status and what both were before.
+//! The schema's rules about a whole workload, which compare spec and status with their old values.
 //!
-//! They cannot stand at a field, and the derive of the root type cannot carry them, so [`crate::crd`] puts them in.
-//! Source: `spec/api.md` API-9.4.
+//! They belong to no field, and the derive of the root type has no place for them, so [`crate::crd`] adds them. Source:
+//! `spec/api.md` API-9.4.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ pub(crate) fn class_rules() -> Vec<Value> {
     let was_reserved = holds("oldSelf", "QuotaReserved");
     let class = "has(self.spec) && has(self.spec.priorityClassRef)";
     let old_class = "has(oldSelf.spec) && has(oldSelf.spec.priorityClassRef)";
-    // Why: the texts are our own; the specification fixes what is refused, not the words.
+    // Why: the texts are ours; the specification fixes which objects are refused, not the words.
     vec![
         json!({
             "rule": format!("!({was_reserved}) || ({class}) == ({old_class})"),

@@ -35,7 +35,7 @@ pub struct WorkloadStatus {
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
     /// Queue, flavors and amounts with which quota is reserved. Absent means none is.
-    // Why shared: many workloads are admitted alike, and it is most of what they weigh in memory.
+    // Why shared: many workloads have equal admissions, and an admission is most of a workload's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Arc<Admission>>,
     /// When an evicted workload returns to the queue, and how often it already did.
@@ -212,7 +212,7 @@ pub struct AdmissionCheckState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub retry_count: Option<i32>,
-    /// What is written in to the pods when the workload starts: at most 18 entries. Fixed while the check is Ready.
+    /// Values written into the pods when the workload starts: at most 18 entries. Fixed while the check is Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "atomic"))]
     pub pod_set_updates: Vec<PodSetUpdate>,
@@ -223,7 +223,7 @@ pub struct AdmissionCheckState {
 pub enum CheckState {
     /// Not decided.
     Pending,
-    /// Passed.
+    /// The check has passed.
     Ready,
     /// Not passed now: quota is released and the workload goes back to the queue.
     Retry,
@@ -231,7 +231,7 @@ pub enum CheckState {
     Rejected,
 }
 
-/// What a check writes in to the pods of a pod set.
+/// Values that a check writes into the pods of a pod set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetUpdate {

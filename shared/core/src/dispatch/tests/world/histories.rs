@@ -1,10 +1,10 @@
-//! Histories of the world: some that were bad once, and many that are made up.
+//! Histories of the world: some that once broke a rule, and many random ones.
 
 use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// Histories per property; all three take about two seconds.
+/// Histories per property; all three together take about two seconds.
 const CASES: u32 = 256;
 const DISPATCHERS: [Dispatcher; 2] = [Dispatcher::AllAtOnce, Dispatcher::Capacity];
 
@@ -77,7 +77,7 @@ fn an_eviction_while_the_worker_is_away_starts_nothing_elsewhere() {
     assert_eq!(world.running(), [&ClusterName::from("a")]);
 }
 
-/// What it takes to run on a site.
+/// The steps of a run on a site.
 fn round(site: usize) -> Vec<Op> {
     vec![
         Op::Pass(NO_CRASH),
@@ -88,12 +88,12 @@ fn round(site: usize) -> Vec<Op> {
     ]
 }
 
-/// What it takes to start again.
+/// The steps of a new start.
 fn restart() -> Vec<Op> {
     vec![Op::EvictHere, Op::Pass(NO_CRASH), Op::ReleaseQuota, Op::Reserve]
 }
 
-/// Single steps, and now and then a sequence that single steps rarely hit upon.
+/// Single steps, and now and then a sequence that single steps rarely make.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let steps = prop_oneof![
         8 => op().prop_map(|op| vec![op]),
@@ -112,7 +112,7 @@ proptest! {
         let lost = if fence { LostPolicy::Fence } else { LostPolicy::Wait };
         let mut world = World::new(lost, DISPATCHERS[dispatcher]);
         for op in ops {
-            // A worker whose storage is set back runs what ran then, whatever anybody does.
+            // A worker whose storage is restored runs what ran then, whatever the manager does.
             if !matches!(op, Op::Rewind(_)) {
                 world.step(op);
             }

@@ -10,7 +10,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The worker was left alone for too long: it stops what it has, as `spec/safety.md 3.3` says.
+    /// The worker was cut off for too long: it stops its jobs, as `spec/safety.md 3.3` says.
     pub(super) fn fence(&mut self) {
         if let Some(w) = self.copies.workload.as_mut().filter(|w| w.origin == Origin::Ours)
             && w.finished.is_none()
