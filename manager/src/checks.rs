@@ -1,4 +1,4 @@
-//! Condition `Active` of the AdmissionChecks that belong to MultiKueue, and what they mean for dispatch.
+//! Condition `Active` of the AdmissionChecks of MultiKueue, and the clusters that they stand for.
 //!
 //! Invariant: the answer is computed from caches alone, so it can be computed again at every change.
 
@@ -22,22 +22,22 @@ use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
-/// How long after a write that failed it is tried again.
+/// The pause before a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// The caches that describe the federation.
 #[derive(Clone)]
 pub(crate) struct Federation {
-    /// AdmissionChecks.
+    /// The AdmissionChecks of the manager.
     pub(crate) checks: Arc<Cache<AdmissionCheck>>,
-    /// MultiKueueConfigs.
+    /// The MultiKueueConfigs of the manager.
     pub(crate) configs: Arc<Cache<MultiKueueConfig>>,
-    /// MultiKueueClusters.
+    /// The MultiKueueClusters of the manager.
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
 }
 
 impl Federation {
-    /// Nothing known yet but the checks, which belong to the engine.
+    /// Starts with empty caches, except for the checks, which belong to the engine.
     pub(crate) fn new(caches: &Caches) -> Self {
         Self {
             checks: caches.checks.clone(),
@@ -62,8 +62,8 @@ impl Federation {
         }
     }
 
-    /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be
-    /// decided: a cluster that is only not known yet would count as gone.
+    /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be decided:
+    /// an unknown cluster would count as deleted.
     pub(crate) fn is_known(&self) -> bool {
         self.checks.is_live() && self.configs.is_live() && self.clusters.is_live()
     }
@@ -110,8 +110,8 @@ impl Federation {
             .collect()
     }
 
-    /// Rings for each cluster that a config has taken in or let go. Why: that decides where Workloads may go,
-    /// also those that wait already, and nothing else tells of it (`spec/multikueue.md 3.16`).
+    /// Rings for each cluster that a config has taken in or let go. Why: that decides where Workloads may go, also those that wait
+    /// already, and no other event reports it (`spec/multikueue.md 3.16`).
     pub(crate) fn ring_on_configs(&self, bell: Arc<Dirty<ClusterName>>) {
         self.configs.listen(move |change| {
             for name in taken_in_or_let_go(change) {
@@ -137,7 +137,7 @@ impl Federation {
         }
     }
 
-    /// Writes condition `Active` of our checks whenever it should say something else, until `stop`.
+    /// Writes condition `Active` of our checks whenever it is to change, until `stop`.
     pub(crate) async fn run(self, client: Client, clock: Clock, stop: CancellationToken) {
         let touched = Arc::new(Dirty::new());
         // Why one bell for all: there is one such check per federation, and it reads all clusters anyway.
@@ -203,8 +203,8 @@ impl Federation {
                          until it succeeds; if this is a refusal, apply deploy/rights"
                     );
                 }
-                // Why a mark: nothing else would bring it up again, and as long as it does not stand there, no queue with this
-                // check admits anything.
+                // Why a mark: no other event would repeat the write, and until it succeeds no queue with this check admits
+                // anything.
                 touched.mark(());
                 tokio::time::sleep(RETRY).await;
             }
@@ -225,7 +225,7 @@ fn config_of(check: &AdmissionCheck) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// The clusters that stand in one of the two and not in the other.
+/// The clusters that only one of the two configs lists.
 fn taken_in_or_let_go(change: &Change<'_, MultiKueueConfig>) -> BTreeSet<ClusterName> {
     let named = |config: Option<&Arc<MultiKueueConfig>>| -> BTreeSet<ClusterName> {
         let names = config.into_iter().flat_map(|config| &config.spec.clusters);

@@ -1,12 +1,12 @@
 //! The lease of this manager on each of its workers: claimed before anything is done there, renewed as long as the worker is
 //! connected.
 //!
-//! It says two things. To the worker: your manager is there, go on. To another manager of the same origin: these objects are
-//! not yours. What follows from it is decided in [`roadstead_core::lease`].
+//! It tells two things. To the worker: its manager is there. To another manager of the same origin: these objects are not its own.
+//! [`roadstead_core::lease`] decides what follows.
 //!
-//! All replicas of a manager have one identity here. That is safe because only the leader renews, under the permit of its process, and
-//! quick because the next leader need not wait: it reads the lease, takes what it finds as sent in that moment, and goes on from its
-//! number and version, with which nothing of its predecessor's that is still under way can be stored after it.
+//! All replicas of a manager have one identity here. That is safe because only the leader renews, under the permit of its process.
+//! It is quick because the next leader need not wait: it reads the lease, treats it as sent in that moment, and goes on from its
+//! number and version. No write of its predecessor that is still under way can be stored after that.
 //!
 //! Invariant: each renewal carries the version of the one before it and a number one higher, and is noted as sent before it is
 //! sent. An account that may not keep a lease gets none: its worker is treated like one of another make.
@@ -40,11 +40,11 @@ use crate::remote::Remote;
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Versions that may turn out to be old within one renewal.
+/// How many times one renewal may meet a newer version.
 const TRIES: u32 = 4;
 /// How often an account that may not keep a lease tries again, at least.
 const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
-/// How often the own cluster's identity is looked for at the start.
+/// How often the own cluster's identity is read at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps the leases of one manager.
@@ -57,11 +57,11 @@ pub(crate) struct Lessor {
     pub(crate) terms: Terms,
     /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
-    /// The clock that counts.
+    /// The monotonic clock that counts.
     pub(crate) uptime: Uptime,
-    /// Why each lease that is not renewed is not.
+    /// Why each lease that is not renewed fails.
     pub(crate) troubles: Troubles<ClusterName>,
-    /// The time, for people.
+    /// The wall clock, for texts.
     pub(crate) clock: Clock,
 }
 
@@ -70,16 +70,16 @@ pub(crate) struct Lessor {
 pub(crate) enum Renewed {
     /// It is stored.
     Kept,
-    /// Nobody knows.
+    /// It is unknown whether it is stored.
     Unclear(String),
     /// This account may not keep a lease there, or there is no place for it.
     Forbidden(String),
-    /// Another manager keeps it; a sentence for people.
+    /// Another manager keeps it; the sentence for the user.
     Taken(String),
 }
 
 impl Lessor {
-    /// A grant for a worker that this process has sent nothing to, with what an earlier one has recorded of it.
+    /// A grant for a worker to which this process has sent nothing, with what an earlier process has recorded of it.
     pub(crate) fn grant(&self, cluster: Option<&MultiKueueCluster>) -> Grant {
         let grant = Grant::new(self.uptime.now(), self.terms);
         if cluster.is_some_and(|cluster| report::is_fence_recorded(cluster, self.terms)) {
@@ -169,7 +169,7 @@ impl Lessor {
         Renewed::Unclear(last)
     }
 
-    /// The lease that is there now, whoever keeps it.
+    /// The lease that is there now, of any manager.
     ///
     /// *Errors*: it cannot be read: `Forbidden`, or `Unclear`.
     async fn stored(&self, client: &Client) -> Result<Option<Lease>, Renewed> {
@@ -243,7 +243,7 @@ impl Lessor {
         Api::namespaced(client.clone(), &self.namespace)
     }
 
-    /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would be taken for
+    /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would count as
     /// orphans.
     fn taken(&self, stored: &Lease, identity: &str) -> Option<String> {
         let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
@@ -267,13 +267,13 @@ impl Lessor {
         remote.granting(|grant| grant.answered(mark, now));
     }
 
-    /// Renews until another manager keeps the lease; gives the sentence for people.
+    /// Renews until another manager keeps the lease; returns the sentence for the user.
     pub(crate) async fn keep(&self, client: &Client, remote: &Remote, mut lease: Option<Lease>) -> String {
         loop {
             let pause = match self.renew(client, remote, &mut lease).await {
                 Renewed::Kept => self.terms.beat(),
                 Renewed::Unclear(why) => {
-                    // Why no warning yet: most are of a moment; when the lease lapses it is said with these words.
+                    // Why no warning yet: most failures are short; when the lease lapses it is logged with this text.
                     tracing::debug!(cluster = %remote.name, "renewing the lease: {why}");
                     let _ = self.troubles.is_news(remote.name.clone(), &why);
                     self.terms.beat()
@@ -300,7 +300,7 @@ impl Lessor {
 
 fn terms(lease: &Lease) -> Terms {
     let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    // Why as a worker takes it: nobody else counts on a longer one, whoever has written that.
+    // Why as a worker reads it: no worker relies on a longer one, whichever manager wrote it.
     Terms::written(secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! Worker clusters: who they are, how to reach them, what they hold.
+//! Worker clusters: their identity, how to reach them, what they hold.
 //!
 //! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
 //! waits for another (`spec/safety.md I12`).
@@ -56,11 +56,11 @@ use crate::capacity::Queues;
 use crate::dispatch::needs::Unreadable;
 use crate::metrics::Metrics;
 
-/// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
+/// Makes the client of a worker, or returns why there is none; handed in, so that a simulation can use its own.
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
 
-/// The way over the network: the name is resolved and judged, then a client is built. No request is sent.
-/// What is changed there is under `permit`.
+/// The connection over the network: the name is resolved and checked, then a client is built. No request is sent. Changes there are
+/// under `permit`.
 pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> Dial {
     Arc::new(move |endpoint| {
         let (user_agent, permit) = (user_agent.clone(), permit.clone());
@@ -87,9 +87,9 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
-    /// What steps of Argo Workflows report there; `None` where pods are not sent there.
+    /// The results of steps of Argo Workflows there; `None` where pods are not sent there.
     pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
-    /// What there is of each Workload.
+    /// The objects of each Workload there.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
     pub(crate) queues: Queues,
@@ -101,7 +101,7 @@ pub(crate) struct Remote {
     pub(crate) grant: Mutex<Grant>,
     /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
     changeable: Mutex<BTreeMap<(String, String), bool>>,
-    /// What of the needs of jobs the account may not read there.
+    /// The kinds that jobs need and that the account may not read there.
     pub(crate) unreadable: Unreadable,
     doubt: Mutex<Doubt>,
     relief: Notify,
@@ -128,7 +128,7 @@ impl Place {
         }
     }
 
-    /// A short text that is another one for another place.
+    /// A short text that differs for each place.
     fn print(&self) -> String {
         let both = [self.server.as_str(), self.authority.as_str()].join("\n");
         format!("{:x}", Sha1::digest(both))
@@ -137,16 +137,16 @@ impl Place {
 
 struct Link {
     connection: Connection,
-    /// Of which cluster everything here is; `None` before it was recognised.
+    /// The cluster of everything here; `None` before it was recognised.
     home: Option<Identity>,
     /// Its caches have been filled once.
     was_filled: bool,
     client: Option<Client>,
     /// To which API server the client goes.
     place: Place,
-    /// Its Secret is gone; it is kept only for what runs there.
+    /// Its Secret is gone; it is kept only for the runs there.
     orphaned: bool,
-    /// What condition `Active` is to say; `None` before the first attempt.
+    /// The content of condition `Active`; `None` before the first attempt.
     shown: Option<Connection>,
 }
 
@@ -207,7 +207,7 @@ impl Remote {
         self
     }
 
-    /// Counts from now on the copies that it is seen to have stopped by itself.
+    /// Counts from now on the copies that it shows to have stopped by itself.
     pub(crate) fn tell_fences(&self, metrics: &Metrics) {
         let (name, metrics) = (self.name.clone(), metrics.clone());
         let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
@@ -249,17 +249,17 @@ impl Remote {
         self.with(|link| Some((link.client.clone()?, link.place.clone())))
     }
 
-    /// Whether it was ever connected and each kind of jobs was read there, so that what is cached of it is all there was.
+    /// Whether it was ever connected and each kind of jobs was read there, so that the caches hold all that there was.
     pub(crate) fn was_read(&self) -> bool {
         self.with(|link| link.was_filled) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
-    /// Whether it is known of each kind which jobs there are now.
+    /// Whether the jobs of each kind there are known now.
     pub(crate) fn knows_all_kinds(&self) -> bool {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// Notes that its Secret leads to this cluster now; tells whether everything here is of that one.
+    /// Sets the cluster to which its Secret leads now; returns whether everything here is of that one.
     fn is_at(&self, found: &Identity) -> bool {
         self.with(|link| {
             let home = link.home.get_or_insert_with(|| found.clone());
@@ -276,7 +276,7 @@ impl Remote {
         self.with(|link| link.was_filled = true);
     }
 
-    /// Whether its Secret is gone, so that it is kept only for what runs there.
+    /// Whether its Secret is gone, so that it is kept only for the runs there.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.with(|link| link.orphaned)
     }
@@ -285,7 +285,7 @@ impl Remote {
         self.with(|link| link.orphaned = orphaned);
     }
 
-    /// Notes something about our lease there.
+    /// Changes what is known of our lease there.
     pub(crate) fn granting(&self, note: impl FnOnce(&mut Grant)) {
         note(&mut self.grant.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -309,23 +309,24 @@ impl Remote {
         changeable.get(&(kind.group.clone(), kind.plural.clone())) == Some(&true)
     }
 
-    /// Notes whether it may; tells whether that is news.
+    /// Sets whether it may; returns whether that is new.
     pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) -> bool {
         let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
         changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
-    /// Whether who has room elsewhere should rather go there: it is late with the receipt of a copy, or failed one request.
+    /// Whether a Workload with room elsewhere should rather go there: this worker is late with the receipt of a copy, or failed one
+    /// request.
     pub(crate) fn is_late(&self) -> bool {
         self.pace.is_late() || self.doubt().has_missed()
     }
 
-    /// What was heard of it last, if it does not do what it is asked.
+    /// The text of its last miss, if it is in doubt.
     pub(crate) fn doubtful(&self) -> Option<String> {
         self.doubt().words().map(str::to_owned)
     }
 
-    /// Something speaks for it.
+    /// Takes a proof that it works.
     pub(crate) fn proves_well(&self, proof: Proof) {
         let renews = self.last_renewed().is_some();
         if self.doubt().prove(proof, renews) {
@@ -338,7 +339,7 @@ impl Remote {
         self.relief.notified().await;
     }
 
-    /// It failed a request, or left it unanswered for long; tells whether it is in doubt now.
+    /// It failed a request, or did not answer it in time; returns whether it is in doubt now.
     pub(crate) fn missed(&self, miss: Miss, words: &str) -> bool {
         self.doubt().miss(miss, words)
     }
@@ -363,10 +364,10 @@ impl Remote {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Our lease was seen there with this number of its last renewal, 0 when it is not there. One that has gone back shows
-    /// that the worker's storage was restored from a backup: then nothing that is cached of it can be believed.
+    /// Our lease was seen there with this number of its last renewal, 0 when it is missing. A number that has gone back shows that
+    /// the worker's storage was restored from a backup: then nothing in its caches can be believed.
     ///
-    /// Why besides the versions of objects: those may have caught up before the worker can be reached again.
+    /// Why beside the versions of objects: those may have caught up before the worker can be reached again.
     pub(crate) fn lease_seen(&self, renewal: u64) {
         let before = self.renewal.swap(renewal, Ordering::Relaxed);
         if renewal >= before {
@@ -384,7 +385,7 @@ impl Remote {
         self.queues.locals.distrust();
     }
 
-    /// Whether it has anything of ours of this Workload, as far as is known.
+    /// Whether it holds an object of this Workload, as far as is known.
     pub(crate) fn holds(&self, workload: &Key) -> bool {
         self.held.any(workload)
     }

@@ -66,7 +66,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     host.run(metrics, tasks).await
 }
 
-/// Starts everything that makes a manager in `tasks`, which end after `stop`; gives back what is counted.
+/// Starts all parts of a manager in `tasks`, which end after `stop`; returns its metrics.
 ///
 /// *Errors*: the webhook server could not be set up.
 pub async fn assemble(
@@ -81,7 +81,7 @@ pub async fn assemble(
     start(parts, site, readiness, tasks, stop).await
 }
 
-/// The same with a bug planted, for those who test the tests.
+/// The same with a planted bug, to test the tests.
 ///
 /// *Errors*: as [`assemble`].
 #[cfg(feature = "bugbank")]
@@ -191,7 +191,7 @@ fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -
     }
 }
 
-/// Starts everything that has to do with worker clusters.
+/// Starts all parts that work with worker clusters.
 fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationToken) -> Dispatch {
     let Site {
         client,
@@ -264,7 +264,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     list_secrets(&secrets, own, tasks, stop);
-    // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
+    // Why only then: only the leading replica needs the state of the workers, and its lease there.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();
         leadership.clone().then(stop.clone(), async move {
@@ -323,7 +323,7 @@ fn list_secrets(secrets: &Arc<Cache<Secret>>, own: Api<Secret>, tasks: &mut Task
     tasks.spawn("health of secrets", telling);
 }
 
-/// Who begins to lead lists again what describes the federation.
+/// A replica that begins to lead lists again the objects that describe the federation.
 fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Arc<Cache<Secret>>) -> Arc<Fresh> {
     let (federation, secrets) = (federation.clone(), secrets.clone());
     Arc::new(Fresh::new(leadership, move || {
@@ -333,7 +333,7 @@ fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Arc<Cache<S
     }))
 }
 
-/// What is done with each worker that comes.
+/// The start of work with each new worker.
 fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
     Box::new(move |remote, stop| {
         remote.tell_fences(&dispatch.metrics);
@@ -352,7 +352,7 @@ fn token_lifetime(config: &Config) -> Duration {
     Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
-/// Why: a cordon, and the word that a loss is final, change what every Workload may do, and come as annotations.
+/// Why: a cordon, and giving up a cluster, change what every Workload may do, and come as annotations.
 fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     federation.clusters.listen(move |change| {
         let wish = |cluster: Option<&Arc<_>>| {
@@ -364,7 +364,7 @@ fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     });
 }
 
-/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go.
+/// Looks again at every Workload of a worker that came or went, or that a config has taken in or let go.
 async fn follow_clusters(dispatch: Dispatch, (changed, members): (Bell, Bell), stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -381,7 +381,7 @@ async fn follow_clusters(dispatch: Dispatch, (changed, members): (Bell, Bell), s
                 }
             }
         }
-        // Why only those: what waits otherwise is judged when it is its turn.
+        // Why only those: other waiting Workloads are judged when it is their turn.
         dispatch.caches.recount(ceiling::is_concerned);
     }
 }

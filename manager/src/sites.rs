@@ -1,4 +1,4 @@
-//! What is known of each cluster beside what is on it: the room in its queues, and what its administrator wants.
+//! What is known of each cluster beside its objects: the room in its queues, and the settings of its administrator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::remote::Remote;
 /// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
 const DRAIN: &str = "drain";
 
-/// What the administrator of a cluster wants of it.
+/// Whether the administrator has cordoned a cluster.
 pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Cordon::Leaving;
@@ -35,7 +35,7 @@ pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
     }
 }
 
-/// The loss of a cluster about which an administrator has given their word; a text that is no time is no word.
+/// The time of the loss in which an administrator has given a cluster up; a text that is no time does not count.
 pub(crate) fn given_up(cluster: &MultiKueueCluster) -> Option<Timestamp> {
     cluster.metadata.annotations.as_ref()?.get(GIVEN_UP)?.parse().ok()
 }
@@ -55,7 +55,8 @@ fn is_given_up(remote: &Remote, cluster: &MultiKueueCluster) -> bool {
 
 /// The dispatcher for these clusters.
 ///
-/// Unlike the anchor: when nobody has chosen one and every connected worker is ours, it is the one by capacity.
+/// Unlike the anchor: when the administrator has chosen none and every connected worker runs Roadstead, it is the dispatcher by
+/// capacity.
 pub(crate) fn dispatcher(d: &Dispatch, clusters: &[ClusterName]) -> Dispatcher {
     if !d.may_choose {
         return d.policy.dispatcher;
@@ -87,7 +88,7 @@ pub(crate) fn sites(
         let remote = d.registry.get(&name);
         let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
-            // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
+            // Why only where room is asked for: another dispatcher asks it at the same time as the others, so it delays none.
             (Some(asked), Some(remote)) => match remote.doubtful() {
                 Some(words) => Room::Closed(Closed::NotAnswering { words }),
                 None => remote.queues.room(&queue, asked, |queue| {
@@ -115,8 +116,9 @@ pub(crate) fn sites(
     clusters.into_iter().map(site).collect()
 }
 
-/// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
-/// One that is given up, or has been lost for the whole timeout, is not waited for; what is left there is found if it ever comes back.
+/// Whether a cluster holds nothing of ours any more: no object is there as far as is known, and no Workload is placed there. A
+/// cluster that is given up, or has been lost for the whole timeout, is not waited for; objects that are left there are found if it
+/// ever comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
     let is_placed =
         |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
@@ -138,7 +140,7 @@ pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool 
     }
 }
 
-/// Notes where a Workload is newly sent, so that the next one sees less room there.
+/// Records where a Workload is newly sent, so that the next one sees less room there.
 pub(crate) fn note_sent(d: &Dispatch, workload: &Workload, plan: &Plan, now: Timestamp) {
     let before = &workload.status.nominated;
     for cluster in plan.status.nominated.iter().filter(|name| !before.contains(name)) {

@@ -1,19 +1,9 @@
 //! How comments read, as far as a program can tell: they name roles, and docs say something.
-//!
-//! Rooms that were written before this rule are in a table, which only shrinks.
 
 use super::architecture::{metadata, none, sources};
 
 /// Words that hide the role which acts: the manager, the worker, the engine, the user, the administrator.
 const ROLELESS: [&str; 5] = ["everybody", "nobody", "somebody", "who's", "whoever"];
-
-/// Beginnings of paths that are not plain yet.
-const NOT_YET: &[&str] = &[
-    "manager/src/",
-    "shared/core/src/cluster",
-    "shared/core/src/dispatch",
-    "shared/testkit/",
-];
 
 /// What a comment's text does wrong, if anything.
 fn complaint(comment: &str) -> Option<String> {
@@ -90,18 +80,10 @@ fn a_comment_without_a_role_a_seed_and_an_empty_doc_are_found() {
 
 #[test]
 fn comments_name_roles_and_docs_say_something() {
-    let sources = sources(&metadata().workspace_root);
     let mut wrong = Vec::new();
-    let mut excused = vec![false; NOT_YET.len()];
-    for (path, text) in &sources {
-        let found = complaints(text);
-        if let Some(room) = NOT_YET.iter().position(|room| path.starts_with(room)) {
-            excused[room] |= !found.is_empty();
-            continue;
-        }
+    for (path, text) in sources(&metadata().workspace_root) {
+        let found = complaints(&text);
         wrong.extend(found.iter().map(|(line, text)| format!("{path}:{line}: {text}")));
     }
-    let plain = NOT_YET.iter().zip(excused).filter(|(_, excused)| !excused);
-    wrong.extend(plain.map(|(room, _)| format!("{room} is plain now: take it out of the table")));
     none(&wrong);
 }

@@ -31,9 +31,9 @@ use super::together;
 use crate::remote::Remote;
 use crate::sites;
 
-/// Everything [`dispatch::plan`] looks at, owned.
+/// Everything that [`dispatch::plan`] reads, owned.
 pub(super) struct Scene {
-    /// The Workload being decided about; without anything when it is gone.
+    /// The Workload to decide about; empty when it is gone.
     workload: Workload,
     stored: Status,
     check: Option<CheckName>,
@@ -92,7 +92,7 @@ impl Scene {
         self.epoch
     }
 
-    /// What happens when the worker is lost.
+    /// The policy for a lost worker.
     pub(super) const fn lost(&self) -> LostPolicy {
         self.policy.lost
     }
@@ -116,7 +116,7 @@ impl Scene {
     /// What is known of the job when there is no copy to look at.
     fn fate(&self, plan: &Plan) -> Fate {
         let conditions = &self.stored.conditions;
-        // Why: quota is given back only when nothing runs any more, and nothing starts without it.
+        // Why: quota is released only when nothing runs any more, and nothing starts without it.
         let released = !conditions.is_true("QuotaReserved") && self.stored.cluster.is_none();
         if self.owner != Owner::Managed {
             // Invariant: the status of a job that another controller runs is never written.
@@ -165,13 +165,13 @@ pub(super) fn scene(
         .cluster
         .as_ref()
         .or(stored_status.cluster.as_ref());
-    // Why not of a kind that is switched off where it runs already: a setting does not end what runs.
+    // Why also a disabled kind where the job runs already: a setting does not end a run.
     let is_known = |group: &str, kind: &str| match holder {
         Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
         None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
     };
     let owner = owner(stored, local_job.as_ref(), is_known);
-    // Why of a group all its members: what is being deleted may have ended.
+    // Why all members of a group: a member that is being deleted may have ended.
     let whole = job_ref
         .as_ref()
         .and_then(|owner| Some((owner.jobs.kind, owner.job()?)));
@@ -208,7 +208,7 @@ pub(super) fn scene(
     });
     let mut remotes: BTreeMap<ClusterName, dispatch::Remote> = remotes.collect();
     for name in &concerned {
-        // Why: its supervisor has only not started yet; what is configured is never taken for gone.
+        // Why: its supervisor has not started yet. A configured cluster is never taken for deleted.
         if d.federation.clusters.named(name.as_str()).is_some() {
             remotes
                 .entry(name.clone())
@@ -218,7 +218,7 @@ pub(super) fn scene(
                 });
         }
     }
-    // Why: where it is only followed nothing is offered.
+    // Why: a Workload that is only followed is not offered.
     let dispatcher = if is_followed {
         d.policy.dispatcher
     } else {
@@ -240,7 +240,7 @@ pub(super) fn scene(
         highest: d.memory.highest(key),
         job,
         kind: kind.map(|kind| kind.kind),
-        // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
+        // Why 0 for an invalid number: it is below every number that was ever sent, so the next number is above it.
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
         }),
@@ -252,7 +252,7 @@ pub(super) fn scene(
     }
 }
 
-/// Whether the job is tried elsewhere when it fails on a cluster. Why no group of pods: what a pod shows of its end stays.
+/// Whether the job is tried elsewhere when it fails on a cluster. Why no group of pods: a pod keeps the end that it shows.
 fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, CachedJob)>) -> Tries {
     let asked = job.filter(|(kind, _)| kind.kind().members != roadstead_kinds::Members::Group);
     let asked = asked.and_then(|(_, job)| job.first().annotations().get(annotations::RETRY_ELSEWHERE));
@@ -292,7 +292,7 @@ fn shown(
     }
 }
 
-/// What the queue that holds the Workload's quota says, else the configuration.
+/// The policy of the queue that holds the Workload's quota, else that of the configuration.
 fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) -> LostPolicy {
     let admission = workload.status.admission.as_ref();
     let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
@@ -308,7 +308,7 @@ fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) 
     said.unwrap_or(d.policy.lost)
 }
 
-/// A Workload as it is stored, or one without anything when it is gone, and its status.
+/// A Workload as it is stored, or an empty one when it is gone, and its status.
 pub(super) fn as_stored(key: &Key, stored: Option<&ApiWorkload>) -> (Workload, Status) {
     let workload = stored.map_or_else(
         || roadstead_convert::workload(&placeholder(key)),
@@ -425,8 +425,8 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
     let present = stored.and_then(|w| roadstead_convert::epoch(w.metadata.annotations.as_ref()));
     match (of_uid, ours) {
         (Some(uid), Some(ours)) if ours != uid => 0,
-        // Why also without one: it was sent by a manager of an earlier version. Why no higher number then: all its copies have the
-        // same, and a number is raised only by who names our Workload.
+        // Why also without one: a manager of an earlier version sent it. Why no higher number then: all its copies have the same
+        // number, and only a copy that names our Workload can raise it.
         (None, Some(_)) if number > present.unwrap_or(0) => 0,
         (Some(_) | None, Some(_) | None) => number,
     }
@@ -454,7 +454,7 @@ pub(super) fn find_job<'a>(
     })
 }
 
-/// The job on a worker that has the name of this Workload's and belongs to another one: to an earlier job of that name, whose
+/// The job on a worker with the name of this Workload's job that belongs to another Workload: to an earlier job of that name, whose
 /// pods still end.
 fn former_job<'a>(
     remote: &'a Remote,
@@ -468,7 +468,7 @@ fn former_job<'a>(
     Some((jobs, job))
 }
 
-/// Every Workload that has anything of ours on a worker.
+/// Every Workload with an object of ours on a worker.
 pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
     remote.held.all()
 }
@@ -514,7 +514,7 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: 
     }
 }
 
-/// The worker's own sentence: what its checks wait for once it holds quota, else why it has none.
+/// The worker's own text: what its checks wait for once it holds quota, else why it has none.
 fn words(copy: &ApiWorkload) -> String {
     let checks = copy.status.iter().flat_map(|status| &status.admission_checks);
     let open: Vec<String> = checks
@@ -532,10 +532,10 @@ const fn life(deleting: bool) -> Life {
     if deleting { Life::Deleting } else { Life::Present }
 }
 
-/// What the present run of a job does that workers run for us.
+/// The progress of the present run of a job on the workers.
 ///
-/// Why not the pods that the local job counts as no longer needed: its counters never fall, so those of an earlier run are among
-/// them. Why not whether it is ready where it stays held here: then it says nothing of that.
+/// Why not the pods that the local job counts as no longer needed: its counters never fall, so they include those of an earlier
+/// run. Why not its readiness where it stays held here: it does not show it then.
 pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let owning = owner_of(d, workload)?;
     let job = owning.job()?;
@@ -545,7 +545,7 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
         return None;
     }
-    // Why: a kind that does not say who runs it may also run here.
+    // Why: a kind without a managed-by field may also run here.
     if jobs.kind.kind().managed_by.is_none() && workload.cluster_name().is_none() {
         return None;
     }

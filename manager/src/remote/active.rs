@@ -1,4 +1,4 @@
-//! Says in condition `Active` of each MultiKueueCluster how its connection stands.
+//! Writes condition `Active` of each MultiKueueCluster, which shows its connection.
 //!
 //! *Source*: `spec/multikueue.md 1.4`, `spec/safety.md 3.5`.
 
@@ -14,18 +14,18 @@ use super::Remote;
 use super::supervisor::{Fleet, LOOK};
 use super::told::REMEDY;
 
-/// What is tried, for the memory of what was told of it.
+/// The name of this write in the memory of reported failures.
 const WRITING: &str = "writing condition Active";
 
 impl Fleet {
-    /// Says how a connection stands, now and as long as nothing else is to be said.
+    /// Writes the state of a connection, now and until it changes.
     pub(super) async fn report(&self, remote: &Remote, connection: Connection) {
         remote.with(|link| link.shown = Some(connection));
         self.say(remote).await;
     }
 
-    /// Says it again until it stands there: a write may fail, and with the cluster its AdmissionCheck and all queues would stay
-    /// inactive. Never ends by itself.
+    /// Repeats the write until it is stored: a write may fail, and then the AdmissionCheck of the cluster and all its queues would
+    /// stay inactive. Never ends by itself.
     pub(super) async fn keep_saying(&self, remote: &Remote) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -48,7 +48,7 @@ impl Fleet {
         let said = { old.iter() }.find(|said| said.type_ == conditions::ACTIVE);
         let last = said.map(|said| said.last_transition_time.0);
         let was_false = said.is_some_and(|said| said.status == "False");
-        // Why: each loss has a time of its own, which an administrator's word names, also where nothing was stored in between.
+        // Why: an administrator names a loss by its time, so each loss has its own, also when nothing was stored in between.
         if was_false && last < remote.loss_shows_from() {
             old.retain(|said| said.type_ != conditions::ACTIVE);
         }

@@ -1,4 +1,4 @@
-//! What a worker holds of each Workload of ours: kept by what its caches tell, so that one look says that there is nothing.
+//! The objects of each Workload on a worker: kept up to date by its caches, so that one look shows that there are none.
 //!
 //! Why: nearly every worker holds nothing of nearly every Workload, and each decision asks all of them.
 
@@ -11,21 +11,21 @@ use roadstead_core::name::Key;
 use roadstead_engine::caches::named;
 use roadstead_kubeio::cache::Change;
 
-/// See the module.
+/// The objects of all Workloads on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<Holdings>);
 
 #[derive(Debug, Default)]
 struct Holdings {
     of: HashMap<Key, Holding>,
-    /// The pods of all of them. Why kept: it is asked for each Workload of a lost worker.
+    /// The number of pods of all of them. Why kept: it is read for each Workload of a lost worker.
     pods: u64,
 }
 
-/// What there is of one Workload; something.
+/// The objects of one Workload; at least one.
 #[derive(Debug, Default)]
 struct Holding {
-    /// Its copy.
+    /// Whether its copy is there.
     copy: bool,
     /// The pods that it asks for, unless it has ended.
     pods: u64,
@@ -53,7 +53,7 @@ fn pods_of(copy: &Workload) -> u64 {
 }
 
 impl Held {
-    /// Takes in a change of the copies of Workloads.
+    /// Updates it by a change of a copy.
     pub(super) fn copy_changed(&self, change: &Change<'_, Workload>) {
         match (change.old, change.new) {
             (_, Some(copy)) => self.change(change.key, |holding| {
@@ -66,7 +66,7 @@ impl Held {
         }
     }
 
-    /// Takes in a change of the jobs of a kind.
+    /// Updates it by a change of a job.
     pub(super) fn job_changed(&self, kind: usize, change: &Change<'_, DynamicObject>) {
         let of = |job: Option<&Arc<DynamicObject>>| job.and_then(|job| named(job));
         let (before, after) = (of(change.old), of(change.new));
@@ -115,7 +115,7 @@ impl Held {
         holding.flat_map(|holding| &holding.jobs).cloned().collect()
     }
 
-    /// All Workloads of which there is anything, in their order.
+    /// All Workloads with an object there, in their order.
     pub(crate) fn all(&self) -> BTreeSet<Key> {
         self.lock().of.keys().cloned().collect()
     }

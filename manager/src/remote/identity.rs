@@ -1,9 +1,9 @@
-//! Which cluster a MultiKueueCluster leads to: asked before each connection, and remembered on the MultiKueueCluster.
+//! Which cluster a MultiKueueCluster leads to: read before each connection, and stored on the MultiKueueCluster.
 //!
 //! Decided in [`roadstead_core::cluster::identity`].
 //!
-//! Invariant: nothing is sent to a cluster before it is recognised, or known to be another one while nothing of ours is held on the
-//! one before; and which one it is has been stored.
+//! Invariant: nothing is sent to a cluster before it is recognised, or is known to be another one while the cluster before holds
+//! nothing of ours; and its identity has been stored.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
@@ -29,16 +29,16 @@ fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
     Identity::read(text)
 }
 
-/// What is to be done where a Secret leads now.
+/// What to do with the cluster to which a Secret leads now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recognised {
     /// It may be connected.
     Enter,
-    /// What this process knows under this name is of another cluster: it is to begin anew.
+    /// This process knows another cluster under this name: it must begin anew.
     BeginAnew,
     /// It is not to be used.
     Refused(Reason, String),
-    /// It cannot be asked, or what it is cannot be stored: the attempt to connect has failed.
+    /// Its identity cannot be read, or cannot be stored: the attempt to connect has failed.
     Failed(String),
 }
 
@@ -76,7 +76,7 @@ impl Fleet {
         };
         let mut recognised = self.recognise_as(remote, &found).await;
         for _ in 1..TRIES {
-            // Why once more: what was read may be older than what is stored.
+            // Why once more: the read may be older than what is stored.
             let Recognised::Failed(_) = recognised else { break };
             tokio::time::sleep(LOOK).await;
             recognised = self.recognise_as(remote, &found).await;
@@ -98,7 +98,7 @@ impl Fleet {
         }
         let other = self.other_name(name, found);
         let next = match (&other, known.as_ref()) {
-            // Why nothing: nothing is held on the one before, and the two may have exchanged their clusters.
+            // Why nothing: the cluster before holds nothing, and the two names may have exchanged their clusters.
             (Some(_), _) if !is_same => None,
             (Some(_), _) => known.clone(),
             (None, Some(known)) if is_same => Some(known.updated(found)),

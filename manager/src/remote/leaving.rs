@@ -1,7 +1,7 @@
 //! A cluster that leaves: it keeps its MultiKueueCluster, and so its connection, until nothing of ours is there any more.
 //!
-//! Invariant: a cluster has our finalizer from its first connection on, and loses it only when it is deleted and nothing is
-//! held there. So a deletion never cuts off a job that runs, and nothing is left behind.
+//! Invariant: a cluster has our finalizer from its first connection on, and loses it only when it is deleted and holds nothing of
+//! ours. So a deletion never cuts off a running job, and nothing is left behind.
 //!
 //! *Source*: `spec/safety.md 3.8, F28`.
 
@@ -25,13 +25,13 @@ pub(super) const TRIES: u32 = 5;
 /// How often it is looked whether the finalizer is on.
 const HOLD_PAUSE: Duration = Duration::from_secs(10);
 
-/// The condition of one that leaves and does not answer.
+/// The condition of a cluster that leaves and does not answer.
 const KIND: &str = "Leaving";
-/// What is tried, for the memory of what was told of it.
+/// The name of this write in the memory of reported failures.
 const HOLDING: &str = "putting the finalizer on";
 const FINALIZERS: &str = "writing finalizers";
 
-/// Whether it is being deleted and waits for us.
+/// Whether it is being deleted and waits for our finalizer.
 pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
     cluster.metadata.deletion_timestamp.is_some() && cluster.finalizers().iter().any(|f| f == LEAVING)
 }
@@ -91,7 +91,7 @@ impl Fleet {
         }
     }
 
-    /// Says what a cluster waits for that is lost: nothing else would, and it may wait for ever.
+    /// Writes what a lost cluster waits for: nothing else shows it, and it may wait for ever.
     async fn tell_why(&self, cluster: &MultiKueueCluster) {
         let name = cluster.name_any();
         let remote = self.registry.get(&name.as_str().into());
@@ -127,7 +127,7 @@ impl Fleet {
         match write::patch(&api, &cluster.name_any(), &json!({"metadata": metadata})).await {
             Written::Done(object) => {
                 let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
-                // Why not when it goes: the watch says so, and an old object must not come back after that.
+                // Why not when it goes: the watch shows it, and an old object must not come back after that.
                 if !goes {
                     self.clusters.observe(*object);
                 }

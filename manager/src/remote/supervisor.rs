@@ -39,27 +39,26 @@ use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
 use crate::results;
 
-/// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
-/// is written again.
+/// How often a lost worker is looked for between the attempts of the back-off table, and how often a failed write is repeated.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
-/// How often it is looked whether everything is listed, and for how long that is waited for.
+/// How often the listing is checked, and for how long it is waited for.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
-/// What API servers say when they are asked for a kind that they do not serve.
+/// The texts of API servers about a kind that they do not serve.
 const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
 
-/// What API servers say to a credential that they do not know, or no longer.
+/// The text of API servers about a credential that they do not know, or no longer.
 const UNAUTHORIZED: &str = "Unauthorized";
-/// The same for people.
+/// The same in a sentence for the user.
 pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
 /// The kind without which a cluster is no worker.
 const WORKLOAD: &str = "Workload";
-/// What is tried, for the memory of what was told of it.
+/// The name of this action in the memory of reported failures.
 const ORIGIN: &str = "claiming the lease of this origin";
 const IDENTITY: &str = "recognising the cluster";
 /// A question about a cluster.
@@ -71,7 +70,7 @@ pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Syn
 pub(crate) struct Fleet {
     /// Client of the manager cluster.
     pub(crate) client: Client,
-    /// MultiKueueClusters.
+    /// The MultiKueueClusters of the manager.
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
     /// Secrets of our namespace.
     pub(crate) secrets: Secrets,
@@ -81,9 +80,9 @@ pub(crate) struct Fleet {
     pub(crate) registry: Arc<Registry>,
     /// Kinds to watch on workers.
     pub(crate) kinds: Vec<&'static dyn JobKind>,
-    /// What pod templates on all clusters have in common.
+    /// The pod templates, shared between all clusters.
     pub(crate) templates: Arc<Templates>,
-    /// Label selector of what is ours on workers.
+    /// Label selector of our objects on workers.
     pub(crate) ours: String,
     /// What is accepted in a kubeconfig.
     pub(crate) rules: Rules,
@@ -95,17 +94,17 @@ pub(crate) struct Fleet {
     pub(crate) changed: Arc<Dirty<ClusterName>>,
     /// Called once for each new cluster, before it is connected.
     pub(crate) greet: Greet,
-    /// Tells whether nothing of ours is held by a cluster any more.
+    /// Whether a cluster holds nothing of ours any more.
     pub(crate) is_free: Ask,
-    /// Taken while it is decided of which cluster a name is.
+    /// Locked while the cluster of a name is decided.
     pub(crate) naming: tokio::sync::Mutex<()>,
-    /// What is counted.
+    /// The metrics.
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
     pub(crate) told: Arc<Told>,
     /// The time.
     pub(crate) clock: Clock,
-    /// What is planted here.
+    /// The planted bug.
     #[cfg(feature = "bugbank")]
     pub(crate) policy: roadstead_core::dispatch::Policy,
 }
@@ -126,11 +125,12 @@ impl Fleet {
             }
         });
         let set = touched.clone();
-        // Why everybody on a Secret change: a cluster names its Secret, not the other way round, and there are few.
+        // Why all clusters on a change of a Secret: a cluster names its Secret, not the other way round, and there are few.
         self.secrets.listen(move |_| set.mark(None));
         touched.mark(None);
-        // Why: after a restart a Secret that is only not listed yet would make its cluster inactive for a moment, and with it every
-        // queue that is dispatched there. And not for ever: who may not list Secrets is to read that they are not found.
+        // Why: after a restart a Secret that is not listed yet would make its cluster inactive for a moment, and with it every
+        // queue that is dispatched there. Why not for ever: an account that may not list Secrets is to read that they are not
+        // found.
         let listed = async {
             while !(self.clusters.is_live() && self.secrets.is_live()) {
                 tokio::time::sleep(LISTING_PAUSE).await;
@@ -155,7 +155,7 @@ impl Fleet {
                 names = touched.take() => names,
                 Some(ended) = tasks.join_next() => {
                     let begins_anew: Option<ClusterName> = match ended.map_err(JoinError::try_into_panic) {
-                        // Why not swallowed: nobody would keep the lease of that cluster, or say how it stands.
+                        // Why not ignored: the lease of that cluster would not be renewed any more, nor its condition.
                         Err(Ok(panic)) => std::panic::resume_unwind(panic),
                         Ok(name) => name,
                         Err(Err(_cancelled)) => None,
@@ -270,7 +270,7 @@ fn has_new_meaning(change: &Change<'_, MultiKueueCluster>) -> bool {
     change.old.map(version) != change.new.map(version)
 }
 
-/// Until `stop`, or until the name leads to another cluster, for which it is to be begun anew; then it gives that name.
+/// Runs until `stop`, or until the name leads to another cluster and must be begun anew; then it returns that name.
 async fn supervise(
     fleet: Arc<Fleet>,
     remote: Arc<Remote>,
@@ -319,7 +319,7 @@ async fn supervise(
                     let recognised = tokio::select! {
                         biased;
                         recognised = Box::pin(fleet.recognise(&remote, &client, &place, timeout)) => recognised,
-                        // Why: that may take long, and the other credentials may lead to another cluster.
+                        // Why: that may take long, and the new credentials may lead to another cluster.
                         () = fleet.credentials_change(&name, &endpoint, &nudge) => {
                             // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
                             remote.with(|link| link.connection.credentials_changed((fleet.clock)()));
@@ -372,7 +372,7 @@ fn watch_queues(
     });
 }
 
-/// Follows what steps of Argo Workflows report on the worker, if this manager brings that home.
+/// Follows the results of steps of Argo Workflows on the worker, if this manager brings them home.
 fn watch_results(
     fleet: &Arc<Fleet>,
     remote: &Arc<Remote>,
@@ -402,7 +402,7 @@ async fn serve(
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
-    // Why first: as long as another manager has our origin there, nothing of it may even be seen.
+    // Why first: while another manager has our origin there, none of its objects may even be seen.
     let mut held = None;
     let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
     if let Renewed::Taken(sentence) = claimed {
@@ -415,7 +415,7 @@ async fn serve(
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
-    // Why: a cache does not know whose it is, and what it warns of must name the cluster.
+    // Why: a cache does not know its cluster, and its warnings must name it.
     let here = tracing::warn_span!("worker", cluster = %remote.name);
     let run = remote
         .workloads
@@ -500,14 +500,14 @@ async fn serve(
 }
 
 impl Fleet {
-    /// Lets everybody in this process know how the connection stands.
+    /// Shows the state of the connection to all other parts of this process.
     fn note(&self, remote: &Remote) {
         let connected = remote.with(|link| link.connection.is_connected());
         self.changed.mark(remote.name.clone());
         self.metrics.connected(&remote.name, connected);
     }
 
-    /// Tells people that it is connected, and what is found out about the worker from then on. Never ends by itself.
+    /// Writes that it is connected, and what is found out about the worker from then on. Never ends by itself.
     async fn tell(&self, remote: &Remote) {
         let connection = remote.with(|link| link.connection.clone());
         let changed = || self.changed.mark(remote.name.clone());
@@ -533,7 +533,7 @@ impl Fleet {
     }
 }
 
-/// Says what failed and why, so that nothing is done there, and waits a while.
+/// Reports what failed and why, so that nothing is done there, and waits a while.
 async fn refuse(
     fleet: &Arc<Fleet>,
     remote: &Arc<Remote>,
@@ -551,8 +551,8 @@ async fn refuse(
     }
 }
 
-/// Why a kind cannot be watched. What an API server says of a kind that it does not serve names none, and what it says of a
-/// credential that has expired or was withdrawn is one word.
+/// Why a kind cannot be watched. The text of an API server about a kind that it does not serve names no kind, and its text about an
+/// expired or withdrawn credential is one word.
 pub(super) fn of_kind(kind: &str, why: String) -> String {
     if NOT_SERVED.iter().any(|words| why.contains(words)) {
         format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
@@ -585,10 +585,10 @@ async fn failure(health: &mut Follower<Health>) -> String {
     }
 }
 
-/// Ends when the credentials are others, or are gone and not needed for what runs there.
+/// Ends when the credentials have changed, or are gone and not needed for runs there.
 ///
-/// Unlike the anchor: a Secret that is deleted while jobs run there ends no connection before they have ended (`spec/safety.md`
-/// F28). Condition `Active` says at once that it is gone, and nothing new is sent there.
+/// Unlike the anchor: the deletion of a Secret ends no connection before the jobs there have ended (`spec/safety.md` F28).
+/// Condition `Active` shows at once that it is gone, and nothing new is sent there.
 async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endpoint, nudge: &Notify) {
     let print = fingerprint(endpoint);
     loop {
@@ -620,7 +620,7 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                     remote.set_orphaned(true);
                     fleet.changed.mark(remote.name.clone());
                     let mut shown = remote.with(|link| link.connection.clone());
-                    // Why other words than when it is lost as well: that is to be told too.
+                    // Why another text than when it is lost as well: that is to be logged too.
                     let words = format!("{}; what runs there is waited for", refusal.message);
                     shown.refused(refusal.reason, &words, (fleet.clock)());
                     fleet.report(remote, shown).await;

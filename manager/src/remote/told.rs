@@ -1,6 +1,6 @@
-//! What the log has been told of each worker: what lasts is said once, again in other words, and when it is over.
+//! What was logged of each worker: a lasting trouble is logged once, again when its text changes, and when it is over.
 //!
-//! Why by what was tried: a worker may be lost while its condition cannot be written either, and neither trouble ends the other.
+//! Why by action: a worker may be lost while its condition cannot be written either, and neither trouble ends the other.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const CONNECTING: &str = "connecting";
 pub(crate) struct Told(Troubles<(ClusterName, &'static str)>);
 
 impl Told {
-    /// What was tried for a cluster has failed.
+    /// Logs that an action on a cluster has failed.
     pub(crate) fn failed(&self, cluster: &str, what: &'static str, why: &str) {
         if self.0.is_news((cluster.into(), what), why) {
             tracing::warn!(cluster, "{why}");
@@ -29,14 +29,14 @@ impl Told {
         }
     }
 
-    /// What was tried for a cluster has succeeded.
+    /// Logs that an action on a cluster has succeeded again.
     pub(crate) fn succeeded(&self, cluster: &str, what: &'static str) {
         if let Some(attempts) = self.0.ends(&(cluster.into(), what)) {
             tracing::info!(cluster, attempts, "{what} has succeeded after failed attempts");
         }
     }
 
-    /// A cluster serves this kind of jobs, and they can be read there.
+    /// Logs that a cluster serves this kind of jobs again, and that they can be read there.
     pub(super) fn serves(&self, cluster: &str, kind: &'static str) {
         if self.0.ends(&(cluster.into(), kind)).is_some() {
             tracing::info!(cluster, kind, "jobs of this kind can be sent there now");
@@ -63,13 +63,13 @@ impl Told {
         tracing::info!(cluster, failed_attempts, "connected");
     }
 
-    /// It is no worker of this manager any more.
+    /// Forgets a worker that has left.
     pub(super) fn left(&self, cluster: &str) {
         self.0.retain(|(name, _)| name.as_str() != cluster);
     }
 }
 
-/// What follows from what is not listed after a while, and what to do.
+/// The warnings about objects that are not listed after a while, with what to do.
 pub(super) fn unlisted(clusters: &Health, secrets: &Health, namespace: &str, after: Duration) -> Vec<String> {
     let why = |health: &Health| match health {
         Health::Live | Health::NotServed => None,

@@ -1,4 +1,4 @@
-//! The connection to one worker cluster: when to try, what its `Active` condition says, since when it is lost.
+//! The connection to one worker cluster: when to try, the text of its `Active` condition, since when it is lost.
 //!
 //! Invariant: the time of loss is that of the *first* loss and stays until the connection is whole again, so a worker
 //! that comes and goes cannot reset the clock of its lost workloads.
@@ -56,7 +56,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word of the API.
+    /// The reason token of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BadKubeConfig => "BadKubeConfig",
@@ -72,10 +72,10 @@ impl Reason {
     }
 }
 
-/// What to do when a connection is asked for.
+/// The answer to a request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// Nothing: it stands.
+    /// It is connected already.
     Connected,
     /// Open it now, within this time.
     Open {
@@ -103,7 +103,7 @@ pub struct Connection {
     failed_attempts: u32,
     next_attempt: Option<Timestamp>,
     lost_since: Option<Timestamp>,
-    /// What `Active` says. `None`: nothing was tried yet, so nothing is said.
+    /// The content of `Active`. `None`: no attempt has ended yet.
     verdict: Option<Result<(), (Reason, String)>>,
 }
 
@@ -178,7 +178,7 @@ impl Connection {
         self.lose(now);
     }
 
-    /// What is found there is not ours to use: nothing is done there. No attempt is counted.
+    /// The cluster there must not be used. No attempt is counted.
     pub fn not_ours(&mut self, reason: Reason, sentence: String, now: Timestamp) {
         self.verdict = Some(Err((reason, sentence)));
         self.lose(now);
@@ -189,21 +189,21 @@ impl Connection {
         self.lose(now);
     }
 
-    /// The worker was seen to answer: the next attempt is due at once. It does not reset the count.
+    /// The worker answers: the next attempt is due at once. The count is not reset.
     pub fn retry_now(&mut self) {
         self.next_attempt = None;
     }
 
     /// The credentials changed: the count starts again and the next attempt is due at once.
     ///
-    /// Why: the time of loss is kept. New credentials say nothing about what runs on the worker meanwhile.
+    /// Why the time of loss is kept: new credentials say nothing about the runs on the worker meanwhile.
     pub fn credentials_changed(&mut self, now: Timestamp) {
         self.failed_attempts = 0;
         self.next_attempt = None;
         self.lose(now);
     }
 
-    /// What condition `Active` shall say; `None` before the first result. *Source*: `spec/multikueue.md 2.2`.
+    /// The content of condition `Active`; `None` before the first result. *Source*: `spec/multikueue.md 2.2`.
     pub fn active(&self) -> Option<Active> {
         Some(match self.verdict.as_ref()? {
             Ok(()) => Active {

@@ -53,7 +53,7 @@ const EVENT: &str = "MultiKueue";
 /// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
 /// be started never ends by itself.
 pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
-/// How the message begins when the job's own field names somebody else as its manager. *Source*: `spec/multikueue.md 3.2`.
+/// How the message begins when the job's own field names another controller as its manager. *Source*: `spec/multikueue.md 3.2`.
 pub const NOT_MANAGED: &str = "The owner is not managed by Kueue";
 const OUT_OF_SYNC: &str = "OutOfSync";
 const OWNER_NOT_FOUND: &str = "OwnerNotFound";
@@ -62,7 +62,7 @@ const REMOTE_LOST: &str = "Admitting remote lost, Previously: \"Ready\"";
 const NO_CLUSTER_RECORDED: &str = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, \
                                    please report it, Previously: \"Ready\"";
 
-/// One idempotent thing to do on a worker cluster. They are done in the order in which they stand.
+/// One idempotent action on a worker cluster. Actions are carried out in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteAction {
     /// Create the copy of the Workload (`spec/multikueue.md 3.4`).
@@ -71,7 +71,7 @@ pub enum RemoteAction {
     DeleteWorkload,
     /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
     StripFinalizer,
-    /// Create the job; of a group what it lacks, and delete the copies that no member stands for.
+    /// Create the job; of a group the missing copies, and delete the copies without a member.
     CreateJob,
     /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
     DeleteJob,
@@ -86,12 +86,12 @@ pub enum RemoteAction {
 
 /// What to do about one Workload now.
 ///
-/// Invariant: `status` is written first, with the resourceVersion of the status that was read; when that fails nothing
-/// else of the plan is done.
+/// Invariant: `status` is written first, with the resourceVersion of the status that was read. When that fails, nothing else of the
+/// plan is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The number of the dispatch to be. When it is not the one that was read, it is written before the status: what was sent
-    /// with a lower one is then never taken for the next dispatch, also after a crash between the two writes.
+    /// The number of the dispatch to be. When it differs from the number that was read, it is written before the status. A copy
+    /// with a lower number is then never taken for the next dispatch, also after a crash between the two writes.
     pub epoch: u64,
     /// The cluster on which the job has failed for good in this pass; to be written with the number of the next dispatch.
     pub failed_on: Option<ClusterName>,
@@ -106,12 +106,12 @@ pub struct Plan {
     /// The Workload is Finished, and no cluster has the job any more: the local job gets a terminal status made from
     /// condition `Finished`, because there is none to copy.
     pub conclude: bool,
-    /// It is evicted and no cluster can be running it: what the local job still counts as active is stale, so quota can be
-    /// released without waiting for another mirrored status.
+    /// It is evicted and no cluster can be running it. What the local job still counts as active is stale, so quota can be released
+    /// without waiting for another mirrored status.
     pub stopped: bool,
     /// Clusters that failed in this pass: to be remembered, with a back-off.
     pub failed: Vec<(ClusterName, Cause)>,
-    /// In what words, where they have said any.
+    /// The error of each of these clusters, if it gave one.
     pub words: BTreeMap<ClusterName, String>,
     /// Events for the Workload, to be emitted when the status is written.
     pub notes: Vec<Note>,
@@ -119,14 +119,14 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
     /// When the present round of the dispatcher began; to be remembered when `status` is written.
     pub round: Option<Timestamp>,
-    /// What each cluster says, when the Workload waits.
+    /// The answer of each cluster, when the Workload waits.
     pub seen: Vec<record::Seen>,
     /// Why it waits, if it does and if the reason is found here.
     pub waiting: Option<Waiting>,
 }
 
 impl Plan {
-    /// The clusters that it speaks of; on others nothing is to be done unless they have something of the Workload.
+    /// The clusters in the plan; on others there is nothing to do unless they hold an object of the Workload.
     pub fn concerned(&self) -> impl Iterator<Item = &ClusterName> {
         let named = self.status.nominated.iter().chain(&self.status.cluster);
         named.chain(self.remote.keys())
@@ -163,8 +163,8 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
     pass.plan
 }
 
-/// What is said before everything that a decision is made from is known: nothing but that where it may run is not forgotten.
-/// What evicts knows nothing of that (`spec/safety.md` I1; found by seed 19136, where a manager that had just started forgot it).
+/// Keeps the cluster where the Workload may run while the facts for a decision are not all known. Why: the code that evicts would
+/// forget that cluster (`spec/safety.md` I1).
 pub fn hold(stored: &Status, status: &mut Status) {
     status.cluster.clone_from(&stored.cluster);
 }
@@ -178,7 +178,7 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn run(&mut self) {
         let (finished, quota) = (self.is("Finished"), self.is("QuotaReserved"));
-        // Why deletion too: who deletes a Workload wants its run to end, and it goes only when that is over
+        // Why deletion too: a user who deletes a Workload wants its run to end, and the Workload goes only when the run is over
         // (`spec/multikueue.md 3.9`).
         let evicted = self.is("Evicted") || self.o.workload.deleting;
         if self.o.local == Local::Gone {
@@ -194,7 +194,7 @@ impl<'a> Pass<'a> {
         if finished {
             return self.clean_up_finished();
         }
-        // Why: a verdict on what is switched off or stopping is taken back by the lifecycle, so it would be written for ever.
+        // Why: the lifecycle takes back a verdict on a Workload that is deactivated or stopping, so it would be written for ever.
         if self.o.workload.active && !(quota && evicted) {
             self.refuse_wrong_owner(check);
         }
@@ -232,10 +232,10 @@ impl<'a> Pass<'a> {
         match (quota, evicted, phase) {
             (false, _, _) => self.clear_up(),
             (true, true, _) => self.stop_everywhere(),
-            // Core evicts the Workload next; until then what runs is still shown.
+            // Core evicts the Workload next; until then its run is still shown.
             (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
             (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
-            // A new round: what is left of the last one goes first. And a new number is stored before anything is sent with it.
+            // A new round: the leftovers of the last one go first. And a new number is stored before anything is sent with it.
             (true, false, CheckPhase::Pending)
                 if self.plan.status.cluster.is_some() || self.plan.epoch != self.o.epoch =>
             {
@@ -260,7 +260,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The Workload is admitted on `winner`: only what that cluster says counts.
+    /// The Workload is admitted on `winner`: only the state of that cluster counts.
     ///
     /// Unlike the anchor: the winner is not chosen anew on each pass, so no other cluster can take, end or evict the run
     /// (`spec/safety.md` W1, W2, W4, W5).
@@ -296,8 +296,8 @@ impl<'a> Pass<'a> {
             }
         };
         let epoch = self.o.epoch;
-        // Unlike the anchor: a job that ended is not run again because its Workload was tidied away, or because somebody deleted
-        // the job before its Workload knew (W9). Its status ends the local job, and that ends the Workload.
+        // Unlike the anchor: a job that ended is not run again because its Workload was cleaned up, or because another client
+        // deleted the job before its Workload knew (W9). Its status ends the local job, and that ends the Workload.
         let vanished = |w: &RemoteWorkload| {
             w.finished
                 .as_ref()
@@ -346,7 +346,7 @@ impl<'a> Pass<'a> {
             self.plan.failed.push((winner.clone(), Cause::SpecDrift));
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }
-        // Why the job too: it is only kept until its outcome is stored here, and it will have none.
+        // Why the job too: it is kept only until its outcome is stored here, and it will have none.
         let dying = copies
             .our_job()
             .is_some_and(|job| job.life == Life::Deleting && !job.finished);
@@ -371,7 +371,7 @@ impl<'a> Pass<'a> {
             return;
         }
         if let Some(job) = copies.our_job().filter(|_| current.is_none()) {
-            // A job of an earlier dispatch stands where this one's must go.
+            // A job of an earlier dispatch is in the way of this one's.
             return self.remove_job(winner, *job);
         }
         if self.site(winner).kind == KindState::NotServed {
@@ -381,7 +381,7 @@ impl<'a> Pass<'a> {
             return self.retry(check, message, Some(Severity::Warning));
         }
         if copies.has_former_job() {
-            // Why not waited for: its pods may take long to end, and others may have room.
+            // Why it is not waited for: its pods may take long to end, and other workers may have room.
             let message = format!(
                 "An earlier job of this name still ends on worker cluster \"{winner}\", resetting for re-dispatch, \
                  Previously: \"Ready\""
@@ -406,7 +406,7 @@ impl<'a> Pass<'a> {
             .get(winner)
             .filter(|failure| failure.until > self.now)
         {
-            // Unlike the anchor: what the worker refused is not tried there for ever (`spec/multikueue.md` 10.F21).
+            // Unlike the anchor: a creation that the worker refused is not tried there for ever (`spec/multikueue.md` 10.F21).
             Some(failure) => {
                 let message = format!(
                     "Remote job cannot be created on worker cluster \"{winner}\", resetting for re-dispatch \
@@ -419,7 +419,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The winner says that the Workload ended.
+    /// The winner shows that the Workload ended.
     fn finish(&mut self, check: &CheckName, winner: &ClusterName, end: &Said) {
         if let Some(cause) = false_end(&end.reason) {
             self.fail(winner, cause, &end.message);
@@ -437,9 +437,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Everything remote goes, but the winner's job only after its end was mirrored.
+    /// Removes all remote objects, but the winner's job only after its end was mirrored.
     ///
-    /// Unlike the anchor: a job that was tidied away before that is not run again to learn its end (`spec/safety.md` W9).
+    /// Unlike the anchor: a job that was cleaned up before that is not run again to learn its end (`spec/safety.md` W9).
     fn clean_up_finished(&mut self) {
         let unmirrored = self.o.job.present && !self.o.job.finished;
         let Some(winner) = self.plan.status.cluster.clone().filter(|_| unmirrored) else {
@@ -470,7 +470,7 @@ impl<'a> Pass<'a> {
         self.remove_everywhere();
     }
 
-    /// The Workload is evicted: what runs is asked to stop and is mirrored until quota is released.
+    /// The Workload is evicted: its runs are asked to stop and are mirrored until quota is released.
     ///
     /// Unlike the anchor: there quota waits for a mirrored status that may never come (`spec/multikueue.md` 13.B2).
     fn stop_everywhere(&mut self) {
@@ -495,7 +495,7 @@ impl<'a> Pass<'a> {
                 continue;
             };
             if job.life == Life::Deleting {
-                // Why: it stops only when it is let go.
+                // Why: the job stops only when it is removed.
                 self.remove_job(cluster, *job);
             }
             match copies.our_workload() {
@@ -504,14 +504,14 @@ impl<'a> Pass<'a> {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
                     } else if job.pods == PodsThere::Untold {
-                        // Why: a status that does not count its last pods never says that they are gone. A job that goes after
-                        // its pods does.
+                        // Why: a status that does not count its last pods never shows that they are gone. A job that goes after its
+                        // pods does.
                         self.remove(cluster, copies);
                     }
                 }
-                // Why also what does not run: as long as it is active its worker may start it, again too.
+                // Why also a copy that does not run: as long as it is active its worker may start it, also again.
                 Some(w) if w.finished.is_none() && w.active && !job.finished => self.remove(cluster, copies),
-                // Nobody is there to stop it.
+                // No engine is there to stop it.
                 Some(_) | None if copies.runs() => self.remove(cluster, copies),
                 Some(_) | None => {}
             }
@@ -544,7 +544,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What a cluster said that refused a deletion; empty if it did not.
+    /// The error of a cluster that refused a deletion; empty if it did not.
     fn refusal(&self, cluster: &ClusterName) -> &str {
         self.o.refusals.get(cluster).map_or("", String::as_str)
     }
@@ -553,7 +553,7 @@ impl<'a> Pass<'a> {
         self.o.sites.get(cluster).unwrap_or(&observed::UNKNOWN)
     }
 
-    /// A cluster failed, in these words of its own.
+    /// Records that a cluster failed, with its error.
     fn fail(&mut self, cluster: &ClusterName, cause: Cause, words: &str) {
         self.plan.failed.push((cluster.clone(), cause));
         if !words.is_empty() {
@@ -569,7 +569,7 @@ impl<'a> Pass<'a> {
     }
 
     fn set_check(&mut self, check: &CheckName, phase: CheckPhase, message: String) {
-        // Why here too: what is stored would differ from it each time, and be written without end.
+        // Why here too: the stored text would differ from it each time, and be written without end.
         let message = cut(message, MESSAGE_MAX);
         if let Some(state) = self.plan.status.checks.get_mut(check)
             && (state.phase != phase || state.message != message)
@@ -580,7 +580,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What is left of the last dispatch goes, but no outcome.
+    /// Removes the leftovers of the last dispatch, but no outcome.
     fn clear_up(&mut self) {
         for (cluster, copies) in self.reachable() {
             if self.keeps_outcome(cluster, copies) {
@@ -603,7 +603,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The job goes first, so that a crash in between leaves the Workload for the next pass. What is not ours stays.
+    /// Removes the job first, so that a crash in between leaves the Workload for the next pass. Foreign objects stay.
     fn remove(&mut self, cluster: &ClusterName, copies: &Copies) {
         if let Some(job) = copies.our_job() {
             self.remove_job(cluster, *job);
@@ -637,7 +637,7 @@ impl<'a> Pass<'a> {
 
     fn act(&mut self, cluster: &ClusterName, action: RemoteAction) {
         let actions = self.plan.remote.entry(cluster.clone()).or_default();
-        // Why: two rules may want the same, and once is enough.
+        // Why: two rules may want the same action.
         if !actions.contains(&action) {
             actions.push(action);
         }

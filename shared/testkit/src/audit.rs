@@ -1,12 +1,12 @@
 //! Judges a run by what every cluster stores: the invariants of `spec/safety.md 1`, each as an auditor of its own.
 //!
-//! An auditor reads objects as JSON from the changes that the API servers tell, never through the product, and shares no code
-//! with it. It keeps a little state per object and looks at nothing twice, so that thousands of seeds are cheap.
+//! An auditor reads objects as JSON from the changes of the API servers, never through the product, and shares no code with it. It
+//! keeps a little state per object and looks at nothing twice, so that thousands of seeds are cheap.
 //!
 //! Feed [`Auditor::saw`] with every change of every cluster in one global order, and call [`Auditor::at_rest`] when the faults
 //! are over and enough time has passed. I13 compares two runs: [`ending`]. I14 (versions) needs two binaries and is not here.
 //!
-//! Reading order: [`object`](self) (what an object says), `book` (what is known), then one file per family of invariants.
+//! Reading order: [`object`](self) (what an object shows), `book` (what is known), then one file per family of invariants.
 
 mod backward;
 mod book;
@@ -44,7 +44,7 @@ pub use single::Overlap;
 pub enum Policy {
     /// It waits.
     Wait,
-    /// It runs the job elsewhere after a while: overlaps are reported and not held against it (I1).
+    /// It runs the job elsewhere after a while: overlaps are reported and are no violation (I1).
     RetryAnyway,
     /// It runs the job elsewhere when the worker has fenced itself.
     Fence,
@@ -93,8 +93,8 @@ pub struct Rules {
     pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
-    /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
-    /// deadline, so that nobody can have waited for one.
+    /// How long a healthy worker may have to wait until a decision for it is carried out (I12). It is less than a call that hangs
+    /// until its deadline, so no decision can have waited for such a call.
     pub placement_max: SignedDuration,
     /// How long after a trouble a cluster may still be slow (I12), and after which nothing may come from before it.
     pub recovery: SignedDuration,
@@ -121,14 +121,14 @@ impl Rules {
     }
 }
 
-/// A broken invariant.
+/// An invariant that a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Its number in `spec/safety.md 1`, such as `I1`, or the paragraph of another paper.
     pub invariant: &'static str,
     /// When it was seen, in true time.
     pub at: Timestamp,
-    /// What it is about: a Workload's or an object's name.
+    /// The name of the Workload or the object.
     pub subject: String,
     /// What happened, with the last changes that concern it.
     pub story: String,
@@ -144,7 +144,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What an auditor says; the story is added to it.
+/// The finding of one auditor, without the story.
 struct Finding {
     invariant: &'static str,
     case: Option<Name>,
@@ -157,7 +157,7 @@ struct Finding {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Something about a job and its Workload.
+    /// Adds a finding about a job and its Workload.
     fn about(&mut self, invariant: &'static str, case: &Name, what: String) {
         self.0.push(Finding {
             invariant,
@@ -167,7 +167,7 @@ impl Findings {
         });
     }
 
-    /// Something about an object, and about the job it belongs to if it does.
+    /// Adds a finding about an object, and about its job if it has one.
     fn of(&mut self, invariant: &'static str, subject: &impl ToString, case: Option<&Name>, what: String) {
         self.0.push(Finding {
             invariant,
@@ -197,11 +197,11 @@ pub struct Auditor {
     violations: Vec<Violation>,
 }
 
-/// Violations after which the rest is not told: one run needs no more.
+/// Violations after which the rest is left out: one run needs no more.
 const VIOLATIONS_MAX: usize = 100;
 
 impl Auditor {
-    /// Auditors that have seen nothing.
+    /// Auditors at the start of a run.
     pub fn new(rules: Rules) -> Self {
         Self {
             secrets: secrets::Secrets::new(&rules),
@@ -224,7 +224,7 @@ impl Auditor {
 
     /// Takes in one change of one cluster. `now` is the true time, not that of any host.
     pub fn saw(&mut self, cluster: &str, change: &Change, now: Timestamp) {
-        // Why: who restores a storage puts an object in the place of another, and that is the end of one and the start of one.
+        // Why: a restored storage replaces an object by another, which is the end of one and the start of the other.
         if let (Some(old), Some(new)) = (&change.old, &change.new)
             && object::uid(old) != object::uid(new)
         {
@@ -263,17 +263,17 @@ impl Auditor {
         self.lost.submitted(resource, namespace, name, now);
     }
 
-    /// From now on something is wrong with this cluster or its network: it is not held to [`Rules::placement_max`].
+    /// From now on this cluster or its network has trouble: [`Rules::placement_max`] does not apply to it.
     pub fn troubled(&mut self, cluster: &str) {
         self.bulkhead.troubled(cluster);
     }
 
-    /// Nothing is wrong with this cluster any more.
+    /// The trouble of this cluster is over.
     pub fn calm(&mut self, cluster: &str, now: Timestamp) {
         self.bulkhead.calm(cluster, now);
     }
 
-    /// The engine of this cluster began to live. Only under [`Policy::Fence`] it matters who can fence.
+    /// The engine of this cluster has started. It matters only under [`Policy::Fence`].
     pub fn engine_starts(&mut self, cluster: &str, now: Timestamp) {
         self.guards.starts(cluster, now);
     }
@@ -288,12 +288,12 @@ impl Auditor {
         self.guards.blinded(cluster, now);
     }
 
-    /// One reason less why it may not.
+    /// One of the reasons for that has ended.
     pub fn sees_again(&mut self, cluster: &str, now: Timestamp) {
         self.guards.sees_again(cluster, now);
     }
 
-    /// The script took this worker out of the federation: what lies there is no longer judged at rest.
+    /// The script took this worker out of the federation: objects that stay there are no longer judged at rest.
     pub fn left(&mut self, cluster: &str) {
         self.book.left.insert(cluster.into());
     }
@@ -304,7 +304,7 @@ impl Auditor {
         self.tell(findings, now);
     }
 
-    /// What [`Self::at_rest`] would tell now.
+    /// The findings of [`Self::at_rest`] if it were called now.
     fn complaints(&self, now: Timestamp) -> Findings {
         let mut findings = Findings::default();
         self.single.at_rest(&mut findings);
@@ -318,15 +318,15 @@ impl Auditor {
         findings
     }
 
-    /// Whether nothing is to come: [`Self::at_rest`] would tell nothing now, and each job of the manager has ended or was
-    /// switched off, or `hopeless` says of its name that it can never get quota.
+    /// Whether no more is to come: [`Self::at_rest`] would find nothing now, and each job of the manager has ended, is deactivated,
+    /// or is `hopeless`, so that it can never get quota.
     pub fn is_over(&self, now: Timestamp, hopeless: impl Fn(&str) -> bool) -> bool {
         let mut jobs = self.book.local_jobs();
         self.complaints(now).0.is_empty()
             && jobs.all(|(place, job)| hopeless(&place.name) || lost::is_done(&self.book, place, job))
     }
 
-    /// Whether a job of the manager of which `counts` says so, by its name, waits with a reason.
+    /// Whether a job of the manager that `counts` selects by its name waits with a reason.
     pub fn waits(&self, counts: impl Fn(&str) -> bool) -> bool {
         let mut jobs = self.book.local_jobs();
         jobs.any(|(place, job)| {
@@ -334,7 +334,7 @@ impl Auditor {
         })
     }
 
-    /// What was broken, in the order of time; each invariant at most once for each subject.
+    /// The broken invariants, in the order of time; each invariant at most once for each subject.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -344,12 +344,12 @@ impl Auditor {
         self.single.overlaps()
     }
 
-    /// How long workers waited for what was decided for them.
+    /// How long workers waited until decisions for them were carried out.
     pub fn placements(&self) -> &[Placement] {
         self.bulkhead.placements()
     }
 
-    /// How everything stands now, to be compared with another run (I13).
+    /// The state now, to be compared with another run (I13).
     pub fn ending(&self) -> ending::Ending {
         ending::Ending::of(&self.book)
     }

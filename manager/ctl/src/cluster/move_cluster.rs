@@ -29,7 +29,7 @@ enum Target {
     SameCluster,
     /// Another one.
     AnotherCluster,
-    /// Nobody knows: the manager's account was never allowed to read which cluster it is.
+    /// It is unknown: the manager's account was never allowed to read which cluster it is.
     NotIdentified,
 }
 

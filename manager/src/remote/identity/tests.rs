@@ -19,7 +19,7 @@ use super::*;
 use crate::lease::Lessor;
 use crate::metrics::Metrics;
 
-/// What was sent.
+/// The bodies of the sent requests.
 pub(in crate::remote) type Sent = Arc<Mutex<Vec<Value>>>;
 
 /// An API server that keeps what it is sent, and gives this answer to every request: a code, and the lines to go with it.
@@ -46,7 +46,7 @@ fn place(server: &str) -> Place {
     }
 }
 
-/// The cluster of which this is remembered.
+/// The cluster with this stored identity.
 pub(in crate::remote) fn east(identity: &str) -> Value {
     named("east", identity)
 }
@@ -131,7 +131,7 @@ fn worker(uid: Result<&str, u16>) -> Client {
     answering(code, body).0
 }
 
-/// What is said of east where its Secret leads `there` now, and what is remembered afterwards if that is written.
+/// The verdict about east when its Secret leads `there`, and the identity stored afterwards.
 struct Case {
     remembered: String,
     home: Option<Identity>,

@@ -71,7 +71,7 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
     }
 }
 
-/// Until they are, it counts as lost, and nothing that its caches hold is looked at.
+/// Until its kinds are known it counts as lost, and its caches are not read.
 ///
 /// Spec: multikueue 2.4, 11.24 (deviation)
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_worker_is_open_only_when_workloads_are_watched() {
     assert_eq!(failure(&mut health).await, "gone");
 }
 
-/// Its open watches speak on, so only asking shows it.
+/// Its open watches go on, so only a request shows it.
 ///
 /// Spec: safety F19
 #[tokio::test(start_paused = true)]

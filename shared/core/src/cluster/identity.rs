@@ -8,26 +8,26 @@
 
 use std::fmt;
 
-/// What is written for the UID, or the place, where none is known. No UID looks so.
+/// The text for an unknown UID or place. No UID looks like it.
 const NOTHING: &str = "-";
-/// Stands between the two. Why: what earlier versions wrote has two words, and each version takes the writing of the other for none.
+/// The word between the two. Why: earlier versions wrote two words, and each version must take the other's text for no identity.
 const AT: &str = "at";
 
 /// The identity of a cluster, as it is found at a connection and remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// UID of its namespace `kube-system`; `None` where it may not be read: the cluster is not identified.
+    /// UID of its namespace `kube-system`; `None` where the account may not read it: the cluster is not identified.
     pub uid: Option<String>,
-    /// A text that is another one for another API server or authority; `None` where only the UID counts.
+    /// A text that differs for each API server or authority; `None` where only the UID counts.
     pub place: Option<String>,
 }
 
-/// What follows for what is known of a cluster.
+/// Whether a known cluster was found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is this cluster.
     Same,
-    /// It is another one, or nothing shows that it is this one.
+    /// It is another cluster, or nothing shows that it is this one.
     Another,
 }
 

@@ -14,16 +14,16 @@ use crate::note::Severity;
 
 /// What is known of the cluster that holds the Workload.
 pub(super) enum Holder<'a> {
-    /// It answers: this is there.
+    /// It answers, and holds these copies.
     Answers(&'a Copies),
-    /// It does not.
+    /// It does not answer.
     Silent {
         /// Since when, if it was ever heard.
         since: Option<Timestamp>,
         /// When it is given up, if ever.
         until: Option<Timestamp>,
     },
-    /// It answers, but its jobs of this kind cannot be read, in these words.
+    /// It answers, but its jobs of this kind cannot be read; the text says why.
     Unreadable(&'a str),
     /// It is no longer waited for.
     GivenUp(Closed),
@@ -39,7 +39,7 @@ pub(super) enum Closed {
 }
 
 impl<'a> Pass<'a> {
-    /// What is known of a cluster, as the policy takes it.
+    /// What is known of a cluster, under the policy.
     pub(super) fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
@@ -89,7 +89,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Its jobs of this kind cannot be read on a cluster that holds it.
+    /// The reason for waiting when its jobs cannot be read on the cluster that holds it.
     pub(super) fn unreadable(&self, cluster: &ClusterName, why: &str) -> Waiting {
         Waiting::KindNotReadable {
             cluster: cluster.clone(),
@@ -98,7 +98,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The kind of the job, for people.
+    /// The kind of the job, for texts.
     pub(super) fn kind(&self) -> String {
         self.o.kind.unwrap_or("the kind of its job").to_owned()
     }
@@ -108,14 +108,14 @@ impl<'a> Pass<'a> {
         self.o.clusters.contains(cluster) && self.site(cluster).cordon != Cordon::Leaving
     }
 
-    /// The cluster that holds it: an eviction takes the name out of the status that is composed, not out of the stored one.
+    /// The cluster that holds it. An eviction takes the name out of the composed status, not out of the stored one.
     pub(super) fn named(&self) -> Option<&ClusterName> {
         let composed = self.plan.status.cluster.as_ref();
         composed.or(self.o.stored.cluster.as_ref())
     }
 
-    /// The end of a run that was to be stopped and had ended before it could be, on a worker that was away, say. It is the
-    /// outcome, and what ended is not run again (`spec/safety.md` I11; found by seeds 150 and 1120).
+    /// The end of a run that was to be stopped and had ended before, for example on a worker that was away. It is the outcome, and
+    /// a job that ended is not run again (`spec/safety.md` I11).
     pub(super) fn late_end(&self) -> Option<(&'a ClusterName, &'a Said)> {
         let named = self.named()?;
         let (cluster, copies) = self.reachable().find(|(cluster, _)| *cluster == named)?;
@@ -125,7 +125,7 @@ impl<'a> Pass<'a> {
 
     /// The name of the holding cluster survives an eviction until that cluster has stopped or is given up.
     ///
-    /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running what is then
+    /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running the job that is then
     /// sent elsewhere (`spec/safety.md` I1, W1, W3).
     pub(super) fn hold_on(&mut self) {
         let named = self.named().cloned();
@@ -142,7 +142,7 @@ impl<'a> Pass<'a> {
         }
         let waiting = match self.holder(&cluster) {
             Holder::GivenUp(_) => return self.end_dispatch(),
-            // Why not before its end is shown here: then it would be run again.
+            // Why not before its end is shown here: it would be run again.
             Holder::Answers(copies) if copies.is_settled() && !self.is_unseen(copies) => {
                 return self.end_dispatch();
             }
@@ -155,20 +155,19 @@ impl<'a> Pass<'a> {
         self.plan.status.cluster = Some(cluster);
     }
 
-    /// Whether the end of the job stands there and nowhere else: removed now, it would be run again (`spec/safety.md` I11, W9;
-    /// found by seed 6066: its namespace was being deleted while it ended).
+    /// Whether the end of the job is stored there and nowhere else: removed now, it would be run again (`spec/safety.md` I11, W9).
     pub(super) fn keeps_outcome(&self, cluster: &ClusterName, copies: &Copies) -> bool {
         self.plan.status.cluster.as_ref() == Some(cluster) && self.is_unseen(copies)
     }
 
-    /// Whether the job ended there and the local one does not say so yet.
+    /// Whether the job ended there and the local one does not show it yet.
     fn is_unseen(&self, copies: &Copies) -> bool {
         let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
         let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
         ended && !shown
     }
 
-    /// The winner took it off again.
+    /// The winner evicted the Workload.
     pub(super) fn taken_off(
         &mut self,
         check: &CheckName,
@@ -179,7 +178,7 @@ impl<'a> Pass<'a> {
         if let Some(limit) = self.o.workload.max_execution_secs
             && eviction.reason == TIME_IS_UP
         {
-            // Unlike the anchor: there it is sent elsewhere, to be cut short by the manager's own count a moment later
+            // Unlike the anchor: there it is sent elsewhere, and the manager's own count stops it a moment later
             // (`spec/multikueue.md` 13.B19).
             if !self.is(DEACTIVATION_TARGET) {
                 let note = time_is_up(&mut self.plan.status, limit, self.now);
@@ -187,7 +186,7 @@ impl<'a> Pass<'a> {
             }
             return;
         }
-        // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
+        // Why not when it was fenced: a worker that was only cut off has no fault.
         if copy.fenced {
             if self.was_never_leased(winner) {
                 self.plan.failed.push((winner.clone(), Cause::LeaseLapsed));
@@ -195,7 +194,8 @@ impl<'a> Pass<'a> {
         } else {
             let rejected = eviction.reason.starts_with("Deactivated");
             let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
-            // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).
+            // Unlike the anchor: otherwise a Workload that was preempted there is offered there again at once (`spec/multikueue.md`
+            // 13.B6).
             self.fail(winner, cause, &eviction.message);
         }
         let message = format!(

@@ -42,11 +42,11 @@ pub struct Observed<'a> {
     pub sites: &'a BTreeMap<ClusterName, Site>,
     /// The local job.
     pub job: LocalJob,
-    /// The number of the present dispatch, from 1. What was sent with another number is not this dispatch.
+    /// The number of the present dispatch, from 1. A copy with another number is not of this dispatch.
     pub epoch: u64,
     /// The highest number that this process ever saw on a copy of it.
     pub highest: u64,
-    /// The kind of the job, for people; `None` when it is none of ours.
+    /// The kind of the job, for texts; `None` when it is none of ours.
     pub kind: Option<&'a str>,
     /// Whether it is tried on another cluster when it fails on one.
     pub elsewhere: &'a Elsewhere,
@@ -57,9 +57,9 @@ pub struct Observed<'a> {
 /// Whether the local Workload exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// It does.
+    /// It exists and is not being deleted.
     Present,
-    /// It is deleted or being deleted: everything remote must go.
+    /// It is deleted or being deleted: all remote objects must go.
     Gone,
 }
 
@@ -68,11 +68,11 @@ pub enum Local {
 pub enum Owner {
     /// It is ours to dispatch.
     Managed,
-    /// Its managed-by field names somebody else.
+    /// Its managed-by field names another controller.
     NotManaged {
         /// The field, such as `spec.managedBy`.
         field: String,
-        /// What it says.
+        /// The value of the field.
         value: String,
     },
     /// No adapter knows its kind.
@@ -87,7 +87,7 @@ pub enum Owner {
 pub struct LocalJob {
     /// It exists and is not being deleted.
     pub present: bool,
-    /// Its own status says that it ended.
+    /// Whether its own status shows that it ended.
     pub finished: bool,
 }
 
@@ -101,9 +101,9 @@ pub enum Remote {
         /// What is known of its fence, for this Workload.
         fence: Fence,
     },
-    /// The cluster is connected, but jobs of this kind cannot be read there: what there is of this Workload is not known.
+    /// The cluster is connected, but jobs of this kind cannot be read there: its objects of this Workload are unknown.
     Unreadable {
-        /// What its API server says.
+        /// The error of its API server.
         why: String,
     },
     /// The cluster is connected and shows this.
@@ -115,13 +115,13 @@ pub enum Remote {
 pub struct Site {
     /// What its queue could take of this Workload.
     pub room: Room,
-    /// What an administrator wants of it.
+    /// Whether an administrator has cordoned it.
     pub cordon: Cordon,
-    /// An administrator has said of its present loss that the runs there are lost (`roadstead cluster give-up`).
+    /// An administrator has given up the runs there in its present loss (`roadstead cluster give-up`).
     pub given_up: bool,
     /// Whether our lease is kept there.
     pub lease: Tenure,
-    /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
+    /// Whether a creation there takes much longer than usual, or its last request failed.
     pub late: bool,
     /// Whether it serves the kind of the job.
     pub kind: KindState,
@@ -137,21 +137,21 @@ pub(super) static UNKNOWN: Site = Site {
     kind: KindState::Serving,
 };
 
-/// What an administrator wants of a cluster.
+/// Which work a cluster may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cordon {
     /// It takes new work.
     #[default]
     Open,
-    /// It takes nothing new; what runs there ends there.
+    /// It takes nothing new; its runs end there.
     Closed,
-    /// It takes nothing new, and what runs there goes elsewhere.
+    /// It takes nothing new, and its runs go elsewhere.
     Drained,
-    /// Its MultiKueueCluster is being deleted: it takes nothing new; what runs there ends there.
+    /// Its MultiKueueCluster is being deleted: it takes nothing new; its runs end there.
     Leaving,
 }
 
-/// Whether a worker that does not answer has stopped what it ran. *Source*: `spec/safety.md 3`.
+/// Whether a worker that does not answer has stopped its runs. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// It stops by itself; from then on nothing of this Workload runs there or can start there.
@@ -159,13 +159,13 @@ pub enum Fence {
         /// Then, in the time of this pass.
         at: Timestamp,
     },
-    /// It stops by itself from then on, as an earlier process of this manager has recorded; this one has not heard of it.
+    /// It stops by itself from then on, as an earlier process of this manager has recorded; this process has not seen the worker.
     Recorded {
         /// Then, in the time of this pass.
         at: Timestamp,
     },
-    /// It cannot be counted on: the worker has none, as one of another make, or its engine was silent when it was last heard, or
-    /// its copy was sent without being told to fence.
+    /// It cannot be relied on. The worker has no fence, or its engine was silent when it was last seen, or its copy was sent
+    /// without the policy.
     Open,
 }
 
@@ -183,10 +183,10 @@ pub struct Copies {
 pub enum Origin {
     /// It carries our origin.
     Ours,
-    /// It does not: it is never changed and never deleted.
+    /// It does not carry our origin: it is never changed and never deleted.
     Foreign,
-    /// It carries our origin and was sent for another Workload: for an earlier job of that name, say, whose pods still end. It is
-    /// in the way until that Workload has taken it away.
+    /// It carries our origin and was sent for another Workload, for example for an earlier job of that name whose pods still end.
+    /// It is in the way until that Workload has removed it.
     Former,
 }
 
@@ -195,16 +195,16 @@ pub enum Origin {
 pub enum Life {
     /// It has no deletion timestamp.
     Present,
-    /// It has none that is seen, but we have asked for its deletion: it may go at any moment.
+    /// It shows no deletion timestamp, but we have asked for its deletion: it may go at any moment.
     Withdrawn,
-    /// It has one.
+    /// It has a deletion timestamp.
     Deleting,
 }
 
 /// How the remote spec differs from the local one. `active` and `preemptionGates` are not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
-    /// Not at all.
+    /// It does not differ.
     None,
     /// In the priority class or the priority: it can be copied.
     Priority,
@@ -234,11 +234,11 @@ pub struct RemoteWorkload {
     pub drift: Drift,
     /// `spec.active`: false when it was rejected or deactivated there.
     pub active: bool,
-    /// What its queue there says.
+    /// The answer of its queue there.
     pub answer: Answer,
-    /// The worker's own sentence to that: why there is no room, or which check is waited for. May be empty.
+    /// The worker's own text for that: why there is no room, or which check is waited for. May be empty.
     pub words: String,
-    /// The transition time of `Admitted` when it is True. Shown to people, never compared between clusters.
+    /// The transition time of `Admitted` when it is True. Shown to users, never compared between clusters.
     pub admitted: Option<Timestamp>,
     /// `Finished` when it is True.
     pub finished: Option<Said>,
@@ -248,11 +248,11 @@ pub struct RemoteWorkload {
     pub stop: Stop,
     /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
     pub epoch: u64,
-    /// Whether the worker fenced it: it was left alone for too long and stopped it.
+    /// Whether the worker fenced it: it stopped the copy because it was cut off for too long.
     pub fenced: bool,
 }
 
-/// What the queue of a worker has said about a copy.
+/// The answer of a worker's queue about a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It has not looked at it yet.
@@ -266,9 +266,9 @@ pub enum Answer {
 /// Whether a remote Workload was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// No.
+    /// No stop was requested.
     NotRequested,
-    /// Yes.
+    /// A stop was requested.
     Requested,
 }
 
@@ -279,9 +279,9 @@ pub struct RemoteJob {
     pub origin: Origin,
     /// Whether it is being deleted.
     pub life: Life,
-    /// What is known of its pods.
+    /// Whether it may have pods.
     pub pods: PodsThere,
-    /// Its own status says that it ended.
+    /// Whether its own status shows that it ended.
     pub finished: bool,
     /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
     pub epoch: u64,
@@ -305,14 +305,15 @@ pub enum Twins {
 pub enum PodsThere {
     /// It may start some, or its status counts some.
     Some,
-    /// It is held back and its status counts none, but kinds like it do not count pods that are being ended.
+    /// It is held back and its status counts none, but its kind does not count pods that are being ended.
     Untold,
     /// It is held back and its status counts none, not even one that is being ended.
     None,
 }
 
 impl RemoteJob {
-    /// Whether it is ours and may have live pods. One that is being deleted may have some until it is gone, whatever it says.
+    /// Whether it is ours and may have live pods. A job that is being deleted may have some until it is gone, whatever its status
+    /// shows.
     pub(super) fn runs(self) -> bool {
         let held = self.pods == PodsThere::None && self.life != Life::Deleting;
         self.origin == Origin::Ours && !held && !self.finished
@@ -328,7 +329,7 @@ impl Copies {
         self.job.as_ref().filter(|j| j.origin == Origin::Ours)
     }
 
-    /// The copy that was sent for this dispatch: the only one whose word counts.
+    /// The copy that was sent for this dispatch: the only one whose state counts.
     pub(super) fn current_workload(&self, epoch: u64) -> Option<&RemoteWorkload> {
         self.our_workload().filter(|w| w.epoch == epoch && epoch > 0)
     }
@@ -338,7 +339,7 @@ impl Copies {
         self.our_job().filter(|j| j.epoch == epoch && epoch > 0)
     }
 
-    /// The highest number that anything of ours here was sent with, as far as it can be believed.
+    /// The highest number of a copy of ours here, as far as it can be believed.
     pub(super) fn highest_epoch(&self) -> u64 {
         let numbers = [
             self.our_workload().map(|w| w.epoch),
@@ -348,7 +349,7 @@ impl Copies {
         believed.max().unwrap_or_default()
     }
 
-    /// Something of ours here was sent for an earlier dispatch, and nothing for this one.
+    /// Whether a copy here was sent for an earlier dispatch, and none for this one.
     pub(super) fn is_outdated(&self, epoch: u64) -> bool {
         let workload = self.our_workload().is_some_and(|w| w.epoch < epoch);
         workload || self.our_job().is_some_and(|j| j.epoch < epoch)
@@ -372,14 +373,13 @@ impl Copies {
         self.job.is_some_and(RemoteJob::runs)
     }
 
-    /// Whether a job of ours is here that has not ended. Why also one that is held: what it counts may be older than its last
-    /// pods, so only what is gone has certainly none (seed 722).
+    /// Whether a job of ours is here that has not ended. Why also a held one: its counts may be older than its last pods, so only a
+    /// job that is gone has certainly none.
     pub(super) fn has_unended_job(&self) -> bool {
         self.our_job().is_some_and(|job| !job.finished)
     }
 
-    /// Nothing of ours runs here, and nothing of ours can start by itself: the worker starts a job only for an active,
-    /// unfinished Workload.
+    /// Whether nothing of ours runs here or can start by itself: the worker starts a job only for an active, unfinished Workload.
     pub(super) fn is_settled(&self) -> bool {
         !self.runs()
             && self
@@ -397,7 +397,7 @@ pub struct Policy {
     pub lost: LostPolicy,
     /// To which clusters a Workload is offered.
     pub dispatcher: Dispatcher,
-    /// The bug that is planted, if one is.
+    /// The planted bug, if there is one.
     #[cfg(feature = "bugbank")]
     pub bug: Option<super::Bug>,
 }
@@ -426,9 +426,9 @@ pub enum Dispatcher {
         /// Which first.
         order: Order,
     },
-    /// To the one whose queue has the most room, and to more as time goes by (`spec/multikueue.md 4.3`).
+    /// To the cluster whose queue has the most room, and to more as time goes by (`spec/multikueue.md 4.3`).
     Capacity,
-    /// To those that somebody else writes in `status.nominatedClusterNames`.
+    /// To the clusters that an external dispatcher writes in `status.nominatedClusterNames`.
     External,
 }
 
@@ -452,7 +452,7 @@ pub enum Cause {
     WebhookFailed,
     /// The namespace does not exist there.
     NamespaceMissing,
-    /// The worker left the creation of the Workload unanswered, or failed it, so that nobody knows whether it is there.
+    /// The worker did not answer the creation of the Workload, or failed it: it is unknown whether the copy exists.
     NoAnswer,
     /// The worker changed the spec of the copy.
     SpecDrift,
@@ -462,13 +462,13 @@ pub enum Cause {
     OwnerNotFound,
     /// The worker deactivated the copy, for instance because a check of its own rejected it.
     Rejected,
-    /// The worker took it off again, for instance for something more urgent of its own.
+    /// The worker evicted it, for instance for a more urgent Workload of its own.
     Evicted,
     /// The copy ended before it was chosen.
     FinishedEarly,
     /// The worker shows a copy from before the present dispatch, as after its storage was restored from a backup.
     Outdated,
-    /// Our lease there cannot be renewed, so the worker stops what it is given.
+    /// Our lease there cannot be renewed, so the worker stops the jobs that it is given.
     LeaseLapsed,
     /// It lacks an object that the pods of the job name, so they could not run there.
     DependencyMissing,
@@ -477,7 +477,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The reason token by which people find it.
+    /// The reason token that users search for.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NameConflict => "NameConflictOnCluster",
@@ -499,13 +499,13 @@ impl Cause {
     }
 }
 
-/// The memory of a failure: no candidate until then.
+/// A remembered failure: the cluster is no candidate until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// When the cluster may be tried again.
     pub until: Timestamp,
     /// What went wrong.
     pub cause: Cause,
-    /// The words of the other side, may be empty.
+    /// The text of the other side; may be empty.
     pub detail: String,
 }

@@ -154,8 +154,8 @@ impl<'a> Pass<'a> {
         Standing::Open(workload)
     }
 
-    /// Whether the worker stops the jobs that it is given, because our lease there was not renewed for too long (`spec/safety.md
-    /// 3.3`).
+    /// Whether the worker stops the jobs that it is given, because our lease there was not renewed for too long
+    /// (`spec/safety.md 3.3`).
     pub(super) fn has_lapsed(&self, cluster: &ClusterName) -> bool {
         self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Lapsed
     }

@@ -14,22 +14,22 @@ use super::object::{
 };
 use super::{Policy, Rules};
 
-/// Where the manager says which workers it has.
+/// The resource of the manager's workers.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
-/// What queues ask for beside quota.
+/// The resource of admission checks, which queues require beside quota.
 pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
-/// Who answers the admission check of a dispatched Workload.
+/// The controller of the admission check of a dispatched Workload.
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 
 const CLUSTER_QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const LOCAL_QUEUES: &str = "localqueues.kueue.x-k8s.io";
-/// What a queue says about lost workers.
+/// The annotation of a queue with its policy for lost workers.
 const LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
 
-/// Changes of one Workload that a story tells.
+/// How many changes of one Workload a story tells.
 const STORY: usize = 14;
 
-/// Namespace and name of a Workload of the manager: all that is about it on all clusters is one case.
+/// Namespace and name of a Workload of the manager: all its objects on all clusters are one case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) namespace: Arc<str>,
@@ -42,7 +42,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Where an object lives.
+/// The cluster, resource, namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) cluster: Arc<str>,
@@ -62,7 +62,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Who did something.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Actor {
     /// The manager's process.
@@ -80,7 +80,7 @@ pub(super) struct Run {
     pub(super) uid: Arc<str>,
 }
 
-/// What is known about a Workload of the manager; about its present UID, or its last when it is gone.
+/// What is known about a Workload of the manager, of its present UID, or of its last when it is gone.
 #[derive(Default)]
 pub(super) struct Case {
     pub(super) uid: Arc<str>,
@@ -88,19 +88,19 @@ pub(super) struct Case {
     pub(super) named: BTreeSet<Arc<str>>,
     /// The same for this UID and those before it.
     pub(super) named_ever: BTreeSet<Arc<str>>,
-    /// What its queue says about lost workers, if it says something.
+    /// The policy of its queue for lost workers, if it names one.
     policy: Option<Policy>,
     recent: VecDeque<(Timestamp, Arc<str>, Change)>,
 }
 
-/// See the module.
+/// The last state of every object, and the history of every Workload of the manager.
 pub(super) struct Book {
     pub(super) rules: Rules,
     pub(super) left: BTreeSet<Arc<str>>,
     names: BTreeSet<Arc<str>>,
     objects: BTreeMap<Place, Arc<Value>>,
     pub(super) cases: BTreeMap<Name, Case>,
-    /// Jobs by cluster and UID: also those that are gone, because their pods may not be.
+    /// Jobs by cluster and UID, also after they are gone: their pods may still be there.
     jobs: BTreeMap<(Arc<str>, Arc<str>), Run>,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Seen<'a> {
     pub(super) on_manager: bool,
     /// The run that it belongs to.
     pub(super) run: Option<Run>,
-    /// Whether a job of that run made it: a job of jobs has children that have pods.
+    /// Whether a job of that run created it: a job of jobs has children that have pods.
     pub(super) is_child: bool,
 }
 
@@ -146,12 +146,12 @@ impl Seen<'_> {
         self.after().or_else(|| self.before())
     }
 
-    /// Whether it is a pod that no controller made.
+    /// Whether it is a pod without a controller.
     pub(super) fn is_plain_pod(&self) -> bool {
         self.is_pod() && self.object().is_some_and(|pod| controller(pod).is_empty())
     }
 
-    /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it made.
+    /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it created.
     pub(super) fn is_job(&self) -> bool {
         let is_one = || {
             !self.is_pod() || (self.is_plain_pod() && self.object().is_some_and(|pod| group(pod).is_empty()))
@@ -181,7 +181,7 @@ impl Book {
         }
     }
 
-    /// Writes a change down and says what it is about.
+    /// Stores a change and finds its run.
     pub(super) fn take<'a>(&mut self, cluster: &str, change: &'a Change, now: Timestamp) -> Seen<'a> {
         let cluster = self.name(cluster);
         let place = Place {
@@ -240,7 +240,7 @@ impl Book {
         }
     }
 
-    /// Whether a job of a run made a stored job.
+    /// Whether a job of a run created a stored job.
     pub(super) fn is_child(&self, place: &Place, object: &Value) -> bool {
         let is_made = || {
             self.jobs
@@ -266,7 +266,7 @@ impl Book {
                 }
                 return Some(run);
             }
-            // A copy, or a stranger of the same name.
+            // A copy, or another client's Workload of the same name.
             return (origin(object) == self.rules.origin).then(|| self.present(case(&place.name)));
         }
         let known = |this: &Self, uid: &str| this.jobs.get(&(place.cluster.clone(), uid.into())).cloned();
@@ -380,13 +380,13 @@ impl Book {
         of(uid(object)).or_else(|| of(controller(object)))
     }
 
-    /// What the manager does about a job whose worker is lost: what its queue says, else what its configuration says.
+    /// The policy for a job whose worker is lost: that of its queue, else that of the configuration.
     pub(super) fn policy(&self, case: &Name) -> Policy {
         let said = self.cases.get(case).and_then(|case| case.policy);
         said.unwrap_or(self.rules.policy)
     }
 
-    /// What the ClusterQueue of a Workload on the manager says about lost workers.
+    /// The policy for lost workers of the ClusterQueue of a Workload on the manager.
     fn said_by_queue(&self, namespace: &str, workload: &Value) -> Option<Policy> {
         let manager = &self.rules.manager;
         let queue = text(workload, &["spec", "queueName"]);
@@ -417,7 +417,7 @@ impl Book {
             })
     }
 
-    /// The jobs of the manager, of a group each of its pods: what waits in a queue and is no Workload.
+    /// The jobs of the manager, of a group each of its pods: objects that wait in a queue and are no Workloads.
     pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
         self.all_on(&self.rules.manager)
             .filter(|(place, object)| *place.resource != *WORKLOADS && !queue(object).is_empty())

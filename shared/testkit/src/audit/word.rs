@@ -1,8 +1,8 @@
 //! An administrator's word that what runs on a lost cluster is lost: annotation `roadstead.dev/given-up`, with the time at which
 //! condition `Active` became False. It answers that loss and no other; nothing else that is done to a cluster gives it.
 //!
-//! With the word a job may run elsewhere although the old run may go on (I1, I11), under every policy, and it must be let go soon.
-//! Without it the policy decides.
+//! With the word a job may run elsewhere although the old run may go on (I1, I11), under every policy, and the old run must be
+//! given up soon. Without it the policy decides.
 //!
 //! *Source*: `spec/safety.md 3.5`.
 
@@ -17,31 +17,31 @@ use super::book::{Book, CLUSTERS, Name, Seen};
 use super::bulkhead::Bulkhead;
 use super::object::{condition, epoch, is_true, text, winner};
 
-/// How long a manager that is not disturbed may take to let a run go that is given up.
+/// How long an undisturbed manager may take to give a run up.
 const ALLOWANCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// With what an administrator gives up the runs on a cluster: the time of its loss.
+/// The annotation by which an administrator gives up the runs on a cluster: the time of its loss.
 const GIVEN_UP: &str = "roadstead.dev/given-up";
 
 /// Which clusters are given up, and which runs were let go because of that.
 #[derive(Default)]
 pub(super) struct Words {
-    /// Clusters that were said to be lost when they were last seen.
+    /// Clusters that were shown as lost when they were last seen.
     lost: BTreeSet<Arc<str>>,
     /// Since when the word about a cluster stands.
     given: BTreeMap<Arc<str>, Timestamp>,
     /// Since when a Workload names its cluster.
     placed: BTreeMap<Name, (Arc<str>, Timestamp)>,
-    /// Runs that were let go on such a word.
+    /// Runs that the manager gave up on such a word.
     released: BTreeSet<(Name, Arc<str>)>,
-    /// The number of the last dispatch that was let go so, of each cluster: it may be sent there again.
+    /// The number of the last dispatch that was given up so, of each cluster: the Workload may be sent there again.
     given_up: BTreeMap<(Name, Arc<str>), u64>,
-    /// Clusters whose objects went while they were lost: nobody could take back what is there.
+    /// Clusters whose MultiKueueCluster went while they were lost: the manager cannot take back what is there.
     abandoned: BTreeSet<Arc<str>>,
 }
 
 impl Words {
-    /// Call it before those who ask what is accepted.
+    /// Must be called before the auditors that ask whether a run was given up.
     pub(super) fn saw(&mut self, book: &Book, bulkhead: &Bulkhead, seen: &Seen<'_>, findings: &mut Findings) {
         if !seen.on_manager {
             return;
@@ -60,7 +60,7 @@ impl Words {
         self.given.contains_key(cluster)
     }
 
-    /// Whether a run on a cluster was let go because an administrator said that it is lost.
+    /// Whether the manager gave up a run on a cluster because an administrator said that it is lost.
     pub(super) fn released(&self, case: &Name, cluster: &Arc<str>) -> bool {
         self.released.contains(&(case.clone(), cluster.clone()))
     }
@@ -125,7 +125,8 @@ impl Words {
         }
     }
 
-    /// The word about a cluster is over, or all is: who was there when it was given must have been let go in time.
+    /// Judges when the word about a cluster ends, or the run does: Workloads that were there when it was given must have been
+    /// released in time.
     fn judge(
         &self,
         book: &Book,

@@ -1,4 +1,4 @@
-//! One run: everything starts, users come, things go wrong, heal, calm down, and then it is judged.
+//! One run: everything starts, users act, faults come and heal, everything calms down, and then it is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,17 +29,17 @@ const PATIENCE: Duration = Duration::from_mins(20);
 /// The longest pause after which a worker that failed for a Workload is asked again: it doubles with each failure
 /// (`manager/src/dispatch/memory.rs`). That is more than a run is given to settle.
 const TRY_AGAIN: Duration = Duration::from_mins(10);
-/// How often it is looked whether it is quiet.
+/// How often the player checks whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
-/// One seed in so many is watched for as long as something may come that nobody sees coming, even if all is done. Why not all:
-/// renewals of leases over minutes in which nothing else happens are most of a run.
+/// One seed in this many is played until every late event is past, even if all jobs are done. Why not all: renewals of leases over
+/// minutes without other events are most of a run.
 const PATIENT_EVERY: u64 = 8;
-/// How often somebody writes what is not so, and how often at most.
+/// How often another client forges a status, and how often at most.
 const FORGE_EVERY: Duration = Duration::from_secs(4);
 const FORGERIES_MAX: u32 = 10;
-/// What may be written for ever.
+/// Resources that may be written for ever.
 const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
-/// Panics in all runs of this process, with the last one's words.
+/// Panics in all runs of this process, with the message of the last one.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
@@ -56,13 +56,13 @@ pub struct Outcome {
     pub took: Duration,
     /// What went wrong, one line each, the first broken first.
     pub violations: Vec<String>,
-    /// How everything stood in the end.
+    /// The state in the end.
     pub ending: Ending,
     /// The trace, if it was kept.
     pub trace: Vec<String>,
 }
 
-/// Plays runs; keeps what is the same in all of them.
+/// Plays runs; keeps the part that all of them share.
 pub struct Player {
     template: Server,
 }
@@ -81,7 +81,7 @@ impl Player {
         Ok(Self { template })
     }
 
-    /// What all clusters begin as.
+    /// The state in which all clusters begin.
     #[cfg(test)]
     pub(super) fn template(&self) -> &Server {
         &self.template
@@ -119,7 +119,7 @@ impl Player {
         let panics = PANICS.load(Ordering::Relaxed);
         let runtime = runtime()?;
         let (mut outcome, trace) = runtime.block_on(run(&self.template, script, keep))?;
-        // Why before the trace is read: whatever is left must not write any more.
+        // Why before the trace is read: tasks that still run must not write into it.
         drop(runtime);
         let trace = std::mem::replace(
             &mut *trace.lock().unwrap_or_else(PoisonError::into_inner),
@@ -234,7 +234,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
         let wrote = *last.0.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = now >= wrote + QUIET + LOOK;
         let is_over = || !is_patient && is_over(script, &stage, &auditor, &rivals);
-        // Why: a job that waits for its next try has not come to the end that it is compared by (seed 12080).
+        // Why: a job that waits for its next try has not come to the end that it is compared by.
         let is_due = || now < wrote + TRY_AGAIN && lock(&auditor).waits(|name| compared.contains(name));
         let calm = quiet && ((now >= settled && !is_due()) || is_over());
         if calm || now > settled + PATIENCE {
@@ -265,7 +265,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     Ok((outcome, stage.trace.clone()))
 }
 
-/// Whether nothing is to come: no judge has a complaint, and each job has ended, was switched off, or can never get quota.
+/// Whether no more is to come: no auditor has a finding, and each job has ended, is deactivated, or can never get quota.
 fn is_over(script: &Script, stage: &Stage, auditor: &Mutex<Auditor>, rivals: &Mutex<Rivals>) -> bool {
     let hopeless = script.hopeless_jobs();
     let rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +293,7 @@ impl Rivals {
                 manager_users: vec![RIVAL_USER.to_owned()],
                 origin: RIVAL.to_owned(),
                 policy: Policy::Wait,
-                // Why: who is in trouble is told to the first one only.
+                // Why: only the first one learns which clusters have trouble.
                 placement_max: SignedDuration::MAX,
                 ..rules(script)
             }))),
@@ -329,7 +329,7 @@ impl Rivals {
     }
 }
 
-/// One thing that happens at a time.
+/// The next event of a run.
 enum Moment {
     Act(Act),
     Begin(usize, Fault),
@@ -384,7 +384,7 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
     }
 }
 
-/// How many reasons each cluster has not to be held to its time. Why counted: one that ends says nothing about the others.
+/// How many troubles each cluster has now. Why counted: the end of one says nothing about the others.
 #[derive(Default)]
 struct Troubled(BTreeMap<String, usize>);
 
@@ -418,7 +418,7 @@ fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
     }
 }
 
-/// Does what a user does. Users are never cut off: whatever the product makes of it, they asked.
+/// Carries out a user's action. Users are never cut off: their request arrives, whatever the product makes of it.
 async fn perform(
     (stage, script): (&Arc<Stage>, &Script),
     act: &Act,
@@ -493,7 +493,7 @@ async fn perform(
     }
 }
 
-/// Takes the foreign job away, if it is still there and foreign.
+/// Removes the foreign job, if it is still there and foreign.
 async fn vacate(worker: &Server, path: &str) {
     let (_, job) = objects::ask(worker, Method::GET, path, None).await;
     if objects::is_foreign(&job) {
@@ -502,7 +502,7 @@ async fn vacate(worker: &Server, path: &str) {
     }
 }
 
-/// Says on a worker that the copy of a Workload has ended, unless that is the worker where its job is.
+/// Writes on a worker that the copy of a Workload has ended, unless its job is there.
 async fn lie(stage: &Arc<Stage>, worker: usize, job: &[String]) {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(&stage.servers[0], Method::GET, &path, None).await;
@@ -529,7 +529,7 @@ fn is_owned_by(workload: &Value, job: &[String]) -> bool {
     owner.is_some_and(|owner| job.iter().any(|object| object == owner))
 }
 
-/// Switches the Workload of a job on or off, if it has one.
+/// Activates or deactivates the Workload of a job, if it has one.
 async fn switch(manager: &Server, job: &[String], on: bool) {
     if let Some(path) = workload_of(manager, job).await {
         let patch = json!({"spec": {"active": on}});

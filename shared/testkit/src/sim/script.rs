@@ -1,4 +1,4 @@
-//! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
+//! The script of a run, from one number: the clusters, the actions of users, and the faults.
 
 mod duties;
 
@@ -13,46 +13,46 @@ use roadstead_core::dispatch::Bug;
 use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
 use super::kind::{Child, JobKind};
 
-/// When the first user comes; until then everything starts undisturbed.
+/// When the first user acts; until then everything starts without trouble.
 const OPENING: Duration = Duration::from_secs(6);
 /// The product's other pauses are shorter than this, but for the one of a worker that has failed again and again.
 const SETTLE: Duration = Duration::from_secs(150);
 /// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
 const ROUND: Duration = Duration::from_mins(5);
-/// How long it takes at most until an event is known that a watch has left out: the period in which everything is compared, and
-/// the life of the watch at whose end that is done. *Source*: `spec/safety.md` F12.
+/// How long it takes at most until an event that a watch left out is known: the period of the comparison with what is stored, and
+/// the life of the watch at whose end it is done. *Source*: `spec/safety.md` F12.
 const RESYNC: Duration = Duration::from_mins(60 + 5);
-/// One run in so many goes by room, as a manager of Roadstead workers does when nobody says otherwise.
+/// One run in this many chooses by room, as a manager of Roadstead workers does by default.
 const BY_ROOM: u32 = 2;
-/// One job in so many is deleted and handed in again under its name, and of as many the Workload is deleted.
+/// One job in this many is deleted and submitted again under its name, and of as many the Workload is deleted.
 const ANEW: u32 = 10;
-/// Decides about both. Why a stream of its own: everything else in the run of a seed stays as it is.
+/// The random stream for both. Why its own: everything else in the run of a seed stays as it is.
 const ANEW_STREAM: u64 = 13;
-/// In one run of so many, an administrator sees to a worker.
+/// In one run of this many, an administrator acts on a worker.
 const STEWARD: u32 = 3;
 /// Decides about it.
 const STEWARD_STREAM: u64 = 14;
-/// In one run of so many, the manager's queue lets higher priorities push lower ones out.
+/// In one run of this many, higher priorities preempt lower ones in the manager's queue.
 const PUSHES_OUT: u32 = 3;
 /// Decides about both.
 const FICKLE_STREAM: u64 = 15;
-/// In one run of so many, a worker is cut off for so long that an administrator decides about what runs there.
+/// In one run of this many, a worker is cut off for so long that an administrator decides about its runs.
 const GIVES_UP: u32 = 6;
 /// Decides about it.
 const WORD_STREAM: u64 = 16;
-/// In one run of so many, the Secret of a worker leads to another one for a while.
+/// In one run of this many, the Secret of a worker leads to another one for a while.
 const MISLEADS: u32 = 6;
 /// Decides about it.
 const MISLEAD_STREAM: u64 = 17;
-/// In one run of so many, queues say what is done about lost workers, and jobs are spread over them.
+/// In one run of this many, queues name the policy for lost workers, and jobs are spread over them.
 const BY_QUEUE: u32 = 3;
 /// Decides about it.
 const QUEUES_STREAM: u64 = 18;
-/// In one run of so many, jobs are of several kinds.
+/// In one run of this many, jobs are of several kinds.
 const MANY_KINDS: u32 = 2;
 /// Decides about it.
 const KINDS_STREAM: u64 = 19;
-/// How long users keep coming.
+/// How long users go on submitting.
 const RUSH: Duration = Duration::from_mins(1);
 
 /// How the manager spreads work.
@@ -82,7 +82,7 @@ impl Lost {
     pub const ALL: [Self; 3] = [Self::Wait, Self::Fence, Self::RetryAnyway];
 }
 
-/// How a host's clock is wrong.
+/// The error of a host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
     /// Off by so much at the start.
@@ -98,7 +98,7 @@ pub struct WorkerPlan {
     pub cpus: i64,
     /// Whether its queue asks for capacity by a `ProvisioningRequest`.
     pub asks_capacity: bool,
-    /// Whether higher priorities push lower ones out.
+    /// Whether higher priorities preempt lower ones.
     pub preempts: bool,
 }
 
@@ -107,28 +107,28 @@ pub struct WorkerPlan {
 pub struct JobPlan {
     /// Its name.
     pub name: String,
-    /// Of which kind it is.
+    /// Its kind.
     pub kind: JobKind,
-    /// What is wrong with what it makes.
+    /// The trouble of its children.
     pub child: Child,
-    /// Pods.
+    /// The number of pods.
     pub pods: i64,
     /// CPUs of each pod.
     pub cpus: i64,
     /// How long each pod runs.
     pub secs: i64,
-    /// Whether it ends badly.
+    /// Whether it fails.
     pub fails: bool,
     /// Whether it is to vanish once it has ended.
     pub vanishes: bool,
     /// Whether it is urgent.
     pub urgent: bool,
-    /// What its queue says about lost workers; nothing in the queue that goes by the configuration.
+    /// The policy of its queue for lost workers; `None` in the queue that follows the configuration.
     pub queue: Option<Lost>,
 }
 
 impl JobPlan {
-    /// The names of its objects: pods are a group of them, everything else is one.
+    /// The names of its objects: several for a group of pods, else one.
     pub fn objects(&self) -> Vec<String> {
         if self.kind == JobKind::Pod && self.pods > 1 {
             (0..self.pods)
@@ -140,41 +140,41 @@ impl JobPlan {
     }
 }
 
-/// What a user does.
+/// An action of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Hands a job in.
+    /// Submits a job.
     Submit(JobPlan),
-    /// Deletes it.
+    /// Deletes the job of this name.
     Delete(String),
     /// Deletes its Workload.
     DeleteWorkload(String),
-    /// Deletes what an `AppWrapper` made, wherever it runs.
+    /// Deletes the children of an `AppWrapper`, wherever it runs.
     DeleteChildren(String),
-    /// Switches its Workload off.
+    /// Deactivates its Workload.
     Deactivate(String),
-    /// Switches its Workload on again.
+    /// Activates its Workload again.
     Activate(String),
-    /// Puts a job of somebody else's in the way, on a worker.
+    /// Creates a job of another client with the same name on a worker.
     Squat(usize, String),
-    /// Takes it away again.
+    /// Removes that job again.
     Vacate(usize, String),
-    /// Writes on a worker to which the job was not sent that it has ended there.
+    /// Writes on a worker without the job that it has ended there.
     Lie(usize, String),
     /// Writes a kubeconfig into a worker's Secret that must be refused.
     Spoil(usize),
-    /// Writes a good one again.
+    /// Writes a good kubeconfig again.
     Mend(usize),
     /// Takes back all capacity that was given to ProvisioningRequests on a worker.
     Revoke(usize),
-    /// Does what administrators do.
+    /// A duty of an administrator.
     Steward(Duty),
 }
 
-/// What an administrator does with a worker.
+/// An action of an administrator on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Says by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
+    /// Sets by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
     Cordon(usize, Option<&'static str>),
     /// Takes it out of the config.
     TakeOut(usize),
@@ -182,9 +182,9 @@ pub enum Duty {
     PutBack(usize),
     /// Deletes its cluster object.
     Unregister(usize),
-    /// Makes it again, if it has gone.
+    /// Creates it again, if it has gone.
     Register(usize),
-    /// Gives its runs up, if it is said to be lost, as `roadstead cluster give-up` does.
+    /// Gives its runs up, if it is shown as lost, as `roadstead cluster give-up` does.
     GiveUp(usize),
     /// Points its Secret at another worker.
     Mislead(usize, usize),
@@ -195,29 +195,29 @@ pub enum Duty {
 /// Everything about one run.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The number it all comes from.
+    /// The seed.
     pub seed: u64,
     /// The workers; cluster 1 is the first.
     pub workers: Vec<WorkerPlan>,
     /// How work is spread.
     pub spread: Spread,
-    /// What is done about lost workers.
+    /// The policy for lost workers.
     pub lost: Lost,
-    /// Whether there are queues that say it otherwise.
+    /// Whether there are queues with another policy.
     pub by_queue: bool,
     /// After how long a worker counts as lost for good.
     pub lost_after: Duration,
-    /// The kinds that jobs may be of: those that the product's processes see to.
+    /// The kinds of jobs: those that the product's processes handle.
     pub kinds: Vec<JobKind>,
     /// CPUs of the manager's queue.
     pub cpus: i64,
-    /// Whether higher priorities push lower ones out there.
+    /// Whether higher priorities preempt lower ones there.
     pub preempts: bool,
     /// The clocks of the processes' hosts, the manager's first.
     pub processes: Vec<Skew>,
     /// The clocks of the API servers' hosts, the manager's first.
     pub servers: Vec<Skew>,
-    /// What users do, in order.
+    /// The actions of users, in order.
     pub acts: Vec<(Duration, Act)>,
     /// What goes wrong, with the entry's number.
     pub faults: Vec<(usize, Entry)>,
@@ -252,8 +252,8 @@ impl Script {
             2 => Lost::RetryAnyway,
             _ => Lost::Fence,
         };
-        // Why none below: the lease is two thirds of it, and a tenth of that must be enough to start a process again; and what is
-        // renewed each thirtieth of it costs most of a run.
+        // Why none below: the lease is two thirds of it, and a tenth of the lease must be enough to restart a process. Renewals
+        // come each thirtieth of it and cost most of a run.
         let lost_after = Duration::from_secs([45, 60, 90, 900][dice.random_range(0..4)]);
         let total: i64 = workers.iter().map(|worker| worker.cpus).sum();
         let cpus = if dice.random_ratio(1, 4) {
@@ -265,7 +265,7 @@ impl Script {
         let processes = skews(&mut dice);
         let servers = skews(&mut dice);
         let mut acts = acts(&mut dice);
-        // Why lost events last: the numbers of the others stay as they are.
+        // Why lost events last: the numbers of the other faults stay as they are.
         let faults = { roll(&mut dice, number).into_iter() }.chain(roll_lost_events(seed, number));
         let mut faults: Vec<Entry> = faults.collect();
         strangers(&mut dice, number, &mut acts);
@@ -334,7 +334,7 @@ impl Script {
         self.lost_after * 2 / 3
     }
 
-    /// The jobs whose end does not depend on when what happens; none when who comes first may wait for ever for somebody else.
+    /// The jobs whose end does not depend on the order of events; none when a job that comes first may wait for ever for another.
     pub fn certain_jobs(&self) -> BTreeSet<String> {
         let widest = self.workers.iter().map(|worker| worker.cpus).max().unwrap_or(0);
         let jobs: Vec<(&JobPlan, i64)> = self
@@ -373,7 +373,7 @@ impl Script {
             });
             last.unwrap_or(false)
         };
-        // Why: what a backup brings back stays in the way (seed 21315).
+        // Why: a job that a backup brings back stays in the way.
         let may_stay_out = |name: &str| {
             self.acts.iter().any(|(_, act)| {
                 let Act::Squat(cluster, of) = act else {
@@ -429,18 +429,17 @@ impl Script {
         hopeless.flat_map(JobPlan::objects).collect()
     }
 
-    /// How long after the troubles something may still be due that nobody sees coming: offers to further workers, and what watches
-    /// have left out.
+    /// How long after the troubles a late event may still be due: offers to further workers, and events that watches have left out.
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
-            // Why none by room either: it asks all of them within a minute.
+            // Why none for room either: it asks all workers within a minute.
             Spread::AllAtOnce | Spread::Capacity => 0,
             Spread::Incremental(step) => {
                 let step = usize::try_from(step).unwrap_or(1).max(1);
                 self.workers.len().div_ceil(step).saturating_sub(1)
             }
         };
-        // Why twice where endings are compared: who is evicted late is offered anew, from the first ones on (seed 440).
+        // Why twice where endings are compared: a job that is evicted late is offered anew, from the first worker on.
         let times = if self.compares { 2 } else { 1 };
         let settles = SETTLE + times * ROUND * u32::try_from(rounds).unwrap_or(0);
         let lingers = self.faults.iter().any(|(_, entry)| entry.fault.lingers());
@@ -455,7 +454,7 @@ impl Script {
         script
     }
 
-    /// The second manager, if there is one: the number of its entry, and how it calls itself.
+    /// The second manager, if there is one: the number of its entry, and its name.
     pub fn rival(&self) -> Option<(usize, Called)> {
         self.faults.iter().find_map(|(number, entry)| {
             if let Fault::Rival { called } = entry.fault {
@@ -472,7 +471,7 @@ impl Script {
     }
 }
 
-/// What others do to the federation, in one run of three: each of it the manager must bear.
+/// The actions of other clients in one run of three: the manager must bear each of them.
 fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
     let submitted: Vec<(Duration, String)> = acts
         .iter()
@@ -511,7 +510,7 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// Users hand jobs in again under names that were used before, and delete Workloads whose jobs stay.
+/// Users submit jobs again under names that were used before, and delete Workloads whose jobs stay.
 fn anew(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     let mut added = Vec::new();
     for (at, act) in &*acts {
@@ -531,7 +530,7 @@ fn anew(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// Jobs of one name stay in one queue.
+/// Spreads jobs over queues; jobs of one name stay in one queue.
 fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
     let mut queues = BTreeMap::new();
     for (_, act) in acts {
@@ -543,7 +542,7 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
     }
 }
 
-/// Jobs of one name stay of one kind.
+/// Spreads jobs over kinds; jobs of one name stay of one kind.
 fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     let mut kinds = BTreeMap::new();
     let mut deletions = Vec::new();
@@ -566,13 +565,13 @@ fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
             }
         }
     }
-    // Why: a pod goes with its Workload, which people may mean and the auditors would not know.
+    // Why: a pod goes with its Workload. A user may want that, but the auditors would not know.
     acts.retain(|(_, act)| !matches!(act, Act::DeleteWorkload(of) if kinds.get(of) == Some(&JobKind::Pod)));
     acts.append(&mut deletions);
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// The names under which several jobs are handed in, one after the other.
+/// The names under which several jobs are submitted, one after the other.
 fn handed_in_again(acts: &[(Duration, Act)]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let submitted = acts.iter().filter_map(|(_, act)| {
@@ -613,7 +612,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
             kind: JobKind::Job,
             child: Child::Well,
             pods: dice.random_range(1..=2),
-            // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
+            // Why: a job that fits nowhere must wait with a reason and must not block others for ever.
             cpus: if dice.random_ratio(1, 12) {
                 100
             } else {

@@ -1,4 +1,4 @@
-//! What is done to workers by those who run them.
+//! What administrators do with workers.
 
 use http::Method;
 use jiff::Timestamp;
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use super::objects::{self, cluster_name};
 use super::script::Duty;
 
-/// What it means for a worker: while it is closed nobody waits for it.
+/// The effect on a worker: no decision waits for a closed one.
 pub(super) enum Hand {
-    /// It may take nothing new.
+    /// The worker may take nothing new.
     Closes(usize),
-    /// It may again.
+    /// The worker may take new work again.
     Opens(usize),
 }
 
-/// Does it, if it can be done; `None` when nothing was changed.
+/// Carries out a duty, if it can; `None` when nothing was changed.
 ///
 /// Spec: safety F28
 pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
@@ -46,7 +46,7 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
         }
         Duty::Unregister(worker) => {
             let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
-            // Why: what was asked to go already is not closed once more.
+            // Why: a cluster that is being deleted already is not closed once more.
             if !cluster["metadata"]["deletionTimestamp"].is_null() {
                 return None;
             }
@@ -73,7 +73,7 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
     }
 }
 
-/// Writes a kubeconfig that leads to a worker into the Secret of one, which may be another.
+/// Writes a kubeconfig that leads to worker `to` into the Secret of `worker`.
 pub(super) async fn write_secret(manager: &Server, worker: usize, to: usize, trust: objects::Trust) {
     let (path, secret) = objects::secret(&cluster_name(worker), &cluster_name(to), trust);
     let path = format!("{path}/{}", cluster_name(worker));
@@ -85,7 +85,7 @@ fn path(worker: usize) -> String {
     format!("{}/{name}", objects::cluster(&name).0)
 }
 
-/// Gives up the runs on a worker in the loss that is shown, if one is, and only if nothing has changed since that was read.
+/// Gives up the runs on a worker in its shown loss, if there is one, and only if nothing has changed since that was read.
 ///
 /// Spec: safety 3.5
 async fn give_up(manager: &Server, worker: usize) {
@@ -101,7 +101,7 @@ async fn give_up(manager: &Server, worker: usize) {
     objects::ask(manager, Method::PATCH, &path(worker), Some(&patch)).await;
 }
 
-/// Changes the list of the config; tells whether it did.
+/// Changes the list of the config; returns whether it did.
 async fn relist(manager: &Server, change: impl FnOnce(&mut Vec<Value>)) -> bool {
     let path = objects::config_path();
     let (_, config) = objects::ask(manager, Method::GET, &path, None).await;
@@ -116,7 +116,7 @@ async fn relist(manager: &Server, change: impl FnOnce(&mut Vec<Value>)) -> bool 
     status.is_success()
 }
 
-/// Says of all requests that were given capacity that it is taken back at `now`.
+/// Marks all requests that were given capacity as revoked at `now`.
 ///
 /// Spec: safety F29
 pub(super) async fn revoke(worker: &Server, now: Timestamp) {

@@ -279,7 +279,7 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
         (plan.cluster(), plan.status.nominated.clone()),
         (None, names(&["b"]))
     );
-    // Its choice may be on the way (seed 21580).
+    // Its choice may be on the way.
     assert!(plan.on("a").is_empty());
     let mut stored = seeking.clone();
     stored.status = plan.status;
@@ -365,8 +365,8 @@ fn has_room(room: &Room) -> bool {
 }
 
 proptest! {
-    /// Whoever has room is asked before who has not; what is asked stays asked; after enough time everybody that can be
-    /// asked is. The number of steps grows with the logarithm of the number of workers.
+    /// A cluster with room is asked before one without. A cluster that was asked stays asked. After enough time every cluster that
+    /// can be asked is asked. The number of steps grows with the logarithm of the number of workers.
     ///
     /// Spec: multikueue 4.3
     #[test]

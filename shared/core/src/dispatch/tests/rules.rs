@@ -123,7 +123,7 @@ fn the_first_admitted_worker_wins_and_nothing_is_done_before_that_is_written() {
         (note.severity, note.reason.as_ref()),
         (Severity::Routine, "MultiKueue")
     );
-    // The write was lost: the same decision again, still no job.
+    // The write was lost: the plan decides the same again, and still creates no job.
     assert_eq!(case.plan(), plan);
     case.status = plan.status;
     let next = case.plan();
@@ -554,7 +554,7 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     let mut case = case.remote("b", reachable(Some(admitted(1)), None));
     let plan = case.plan();
     assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
-    // Found by seed 722: what a job counts may be older than its last pods.
+    // The counts of a job may be older than its last pods.
     let held = RemoteJob {
         pods: PodsThere::None,
         ..RUNNING

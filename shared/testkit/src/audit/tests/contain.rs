@@ -195,7 +195,9 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
     );
 }
 
-/// Spec: multikueue 10.F8, safety F15. Found by seed 22722: a backup from before the last restore brought back an earlier dispatch.
+/// A backup from before the last restore brings back an earlier dispatch.
+///
+/// Spec: multikueue 10.F8, safety F15
 #[test]
 fn what_a_backup_puts_in_the_place_of_a_run_may_be_taken_back_and_the_run_itself_not() {
     let restored = |uid: Option<&'static str>| {
@@ -241,7 +243,7 @@ fn kubeconfig(cluster: &serde_json::Value) -> serde_json::Value {
     json!(base64::engine::general_purpose::STANDARD.encode(text))
 }
 
-/// The manager may not be able to write for so long that it cannot take its refusal back. Found by seeds 4193 and 4259.
+/// The manager may be unable to write for so long that it cannot take its refusal back.
 ///
 /// Spec: multikueue 10.F2.
 #[test]

@@ -72,7 +72,7 @@ impl Scene {
         scene
     }
 
-    /// What the manager says of a worker's connection.
+    /// Sets condition `Active`, which shows a worker's connection.
     pub(super) fn active(&mut self, cluster: &str, status: &str, reason: &str) {
         let since = self.now.to_string();
         let condition =
@@ -155,7 +155,7 @@ impl Scene {
         self.auditor.violations().iter().map(|v| v.invariant).collect()
     }
 
-    /// Nothing was broken.
+    /// Asserts that nothing was broken.
     pub(super) fn is_fine(&self) {
         let told: Vec<String> = self
             .auditor
@@ -222,7 +222,7 @@ impl Scene {
         }));
     }
 
-    /// The manager makes the job on a worker, which lets it go and has a pod.
+    /// The manager creates the job on a worker, which lets it go and has a pod.
     pub(super) fn run(&mut self, name: &str, cluster: &str) {
         self.make_job(name, cluster);
         self.edit(cluster, WORKER, JOBS, name, json!({"spec": {"suspend": false}}));
@@ -247,7 +247,7 @@ impl Scene {
         self.put(cluster, SYSTEM, PODS, pod);
     }
 
-    /// From nothing to a pod on a worker.
+    /// All steps from the job to a pod on a worker.
     pub(super) fn start(&mut self, name: &str, cluster: &str) {
         self.submit(name);
         for worker in ["east", "west"] {
@@ -298,7 +298,7 @@ impl Scene {
         self.remove(cluster, SYSTEM, WORKLOADS, &wl(name));
     }
 
-    /// A whole life.
+    /// All steps of a job's life.
     pub(super) fn live(&mut self, name: &str, cluster: &str) {
         self.start(name, cluster);
         self.end_there(name, cluster);

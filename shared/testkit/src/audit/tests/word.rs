@@ -1,4 +1,4 @@
-//! What an administrator's word changes, that the runs on a lost cluster are lost; and that nothing else is such a word.
+//! The effect of an administrator's word that the runs on a lost cluster are lost; and that nothing else has this effect.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn is_deleted(scene: &mut Scene) {
     scene.edit("manager", PERSON, CLUSTERS, "east", patch);
 }
 
-/// What is broken when it runs in the west after all of this.
+/// The rules that are broken when it runs in the west after all of these steps.
 fn goes_west(steps: &[fn(&mut Scene)]) -> Vec<&'static str> {
     let mut scene = in_the_east(|scene| steps.iter().for_each(|step| step(scene)));
     scene.pass(1_000);
@@ -81,7 +81,7 @@ fn what_ended_unseen_may_run_again_once_it_was_said_to_be_lost() {
             is_given_up(&mut scene);
         }
         scene.go_west("a");
-        // Why now: what was let go stays so when its cluster answers again.
+        // Why now: a run that was given up stays so when its cluster answers again.
         answers(&mut scene);
         scene.broken()
     };

@@ -1,4 +1,4 @@
-//! Runs that are told step by step, because the dice seldom do.
+//! Runs that are scripted step by step, because the dice seldom make them.
 
 use super::super::fault::{Link, Space, Way};
 use super::super::kind::{Child, JobKind};
@@ -7,7 +7,7 @@ use super::*;
 use crate::audit::End;
 use crate::audit::ending::Outcome as Ended;
 
-/// A run in which nothing happens but this.
+/// A run with only these acts and faults.
 fn told(acts: Vec<(u64, Act)>, faults: Vec<(u64, u64, Fault)>) -> Script {
     let secs = Duration::from_secs;
     let entry = |(number, (at, lasts, fault)): (usize, (u64, u64, Fault))| {
@@ -23,7 +23,7 @@ fn told(acts: Vec<(u64, Act)>, faults: Vec<(u64, u64, Fault)>) -> Script {
     }
 }
 
-/// Why no assertion: a run takes over what happens at a panic, and its words would be lost.
+/// Why no assertion: a run has a panic hook of its own, and the message would be lost.
 fn is_fine(script: &Script) -> Result<(), String> {
     let outcome = Player::new()?.play(script, Keep::Hash)?;
     if outcome.violations.is_empty() {
@@ -33,7 +33,7 @@ fn is_fine(script: &Script) -> Result<(), String> {
     }
 }
 
-/// Nothing would bring it up again, and its AdmissionCheck and all queues with that check would stay inactive.
+/// No other event would repeat the write, and its AdmissionCheck and all queues with that check would stay inactive.
 ///
 /// Spec: safety 1 I3, F21.
 #[test]
@@ -115,7 +115,7 @@ fn missed() -> JobPlan {
     }
 }
 
-/// Everything else goes on, so nothing but the comparison of what is known with what is stored can find it.
+/// Everything else goes on, so only the comparison of the caches with what is stored can find it.
 ///
 /// Spec: safety F12
 #[test]
@@ -125,7 +125,7 @@ fn an_end_that_watches_have_left_out_is_found_within_one_period() -> Result<(), 
     if !outcome.trace.iter().any(is_lost) {
         return Err("nothing was left out".to_owned());
     }
-    // Why: a run in which all is done earlier ends earlier.
+    // Why: a run in which all jobs are done earlier ends earlier.
     if outcome.took < Duration::from_hours(1) {
         return Err(format!("it was known before: {:?}", outcome.took));
     }
@@ -136,7 +136,7 @@ fn an_end_that_watches_have_left_out_is_found_within_one_period() -> Result<(), 
     }
 }
 
-/// The same run, judged before anything was compared.
+/// The same run, judged before any comparison.
 ///
 /// Spec: safety F12
 #[test]

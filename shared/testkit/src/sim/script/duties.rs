@@ -1,4 +1,4 @@
-//! What administrators and providers do to workers in a run, by the dice.
+//! The random actions of administrators and providers on workers.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use rand_chacha::ChaCha8Rng;
 use super::super::fault::{Entry, Fault, Link, Way};
 use super::{Act, Duty, OPENING, WorkerPlan};
 
-/// How often an administrator looks whether a worker is said to be lost, and how many times.
+/// How often an administrator looks whether a worker is shown as lost, and how many times.
 const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
-/// How long before it is cut off a worker is taken out or deleted at the earliest.
+/// How long before the cut a worker is taken out or deleted at the earliest.
 const LEAVES_BEFORE: Duration = Duration::from_secs(10);
-/// In a run in which a worker is kept away, one job in so many runs for longer than a lost worker is waited for.
+/// In a run with a long cut, one job in this many runs for longer than a lost worker is waited for.
 const OUTLASTS: u32 = 2;
-/// When who deleted a lost worker tries to register it again, after it answers: it must have left first.
+/// When the administrator who deleted a lost worker tries to register it again, after it answers: it must have left first.
 const BACK: [Duration; 4] = [
     Duration::from_secs(10),
     Duration::from_secs(70),
     Duration::from_secs(200),
     Duration::from_secs(400),
 ];
-/// When who deleted a worker tries to register it again: it must have left first.
+/// When the administrator who deleted a worker tries to register it again: it must have left first.
 const AGAIN: [Duration; 3] = [
     Duration::from_mins(1),
     Duration::from_secs(130),
     Duration::from_secs(320),
 ];
-/// On one worker of so many that ask for capacity, it is taken back.
+/// On one worker in this many that ask for capacity, the provider takes it back.
 const REVOKES: u32 = 2;
 
 /// An administrator closes a worker for a while, or takes it away and brings it back.
@@ -59,9 +59,9 @@ fn add_duties(acts: &mut Vec<(Duration, Act)>, duties: Vec<(Duration, Duty)>) {
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// A worker is cut off, mostly for longer than it is waited for. Mostly an administrator gives its runs up once it is said to be lost.
-/// It may also be taken out of the config or deleted, at any time, which says nothing about its runs; later it is wanted again. Gives
-/// the trouble.
+/// A worker is cut off, mostly for longer than it is waited for. Mostly an administrator gives its runs up once it is shown as
+/// lost. The worker may also be taken out of the config or deleted at any time, which says nothing about its runs; later it is
+/// added again. Returns the trouble.
 pub(super) fn give_up(
     dice: &mut ChaCha8Rng,
     workers: usize,
@@ -116,7 +116,7 @@ fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, A
     }
 }
 
-/// An administrator points the Secret of one worker at another, and back later. Tells whether they do.
+/// An administrator points the Secret of one worker at another, and back later. Returns whether that happens.
 pub(super) fn mislead(
     dice: &mut ChaCha8Rng,
     workers: usize,
@@ -126,7 +126,7 @@ pub(super) fn mislead(
     let worker = dice.random_range(1..=workers);
     let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
     let is_one = |cluster: usize| [worker, other].contains(&cluster);
-    // Why: a cluster that has no name any more may be taken under another one.
+    // Why: a cluster without a name may be registered under another one.
     let goes = |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
     if acts.iter().any(goes) {
         return false;
@@ -144,7 +144,7 @@ pub(super) fn mislead(
     true
 }
 
-/// Whoever gives capacity to workers takes it back, as providers do.
+/// A provider of capacity takes it back from workers.
 pub(super) fn revoke(dice: &mut ChaCha8Rng, workers: &[WorkerPlan], acts: &mut Vec<(Duration, Act)>) {
     for (worker, _) in (1..).zip(workers).filter(|(_, plan)| plan.asks_capacity) {
         if dice.random_ratio(1, REVOKES) {
