@@ -266,7 +266,7 @@ pub fn describe(rules: &[PolicyRule]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use roadstead_kinds::{Ability, Kind, TABLE, rows};
+    use roadstead_kinds::{Ability, Kind, On, Right, TABLE, rows};
 
     use super::{Account, NAMESPACE, describe, lease_name};
 
@@ -326,7 +326,12 @@ mod tests {
             let more = rules(&[kind]);
             let more: Vec<&String> = more.iter().filter(|rule| !none.contains(rule)).collect();
             let group = if kind.group.is_empty() { "core" } else { kind.group };
-            let of_it = |rule: &&String| rule.starts_with(&format!("{group}: {}", kind.plural));
+            let named = |right: &Right| match right.on {
+                On::Objects | On::Part(_) => format!("{group}: {}", kind.plural),
+                On::Other { group, resource } => format!("{group}: {resource}"),
+            };
+            let named: Vec<String> = kind.rights.account.iter().map(named).collect();
+            let of_it = |rule: &&String| named.iter().any(|start| rule.starts_with(start));
             assert_eq!(more.is_empty(), !kind.can(Ability::Dispatched), "{kind}");
             assert_eq!(more.len(), kind.rights.account.len(), "{more:?}");
             assert!(more.iter().all(of_it), "{more:?}");

@@ -484,7 +484,7 @@ mod tests {
             std::error::Error::source(&error).unwrap().to_string()
         };
         let early = ends(|| ()).await;
-        assert!(early.starts_with("brain ended although"), "{early}");
+        assert!(early.starts_with("brain ended without being asked"), "{early}");
         let panicked = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
         assert!(panicked.starts_with("brain panicked"), "{panicked}");
     }

@@ -95,8 +95,8 @@ fn a_copy_that_was_perhaps_chosen_stays_until_what_is_stored_is_known() {
     };
     let faults = [
         (secs(8), secs(20), cut(WORKER, WORKER, Way::Both)),
-        (secs(20), secs(150), cut(MANAGER, MANAGER, Way::Answers)),
-        (secs(30), secs(60), cut(MANAGER, WORKER, Way::Both)),
+        (secs(12), secs(150), cut(MANAGER, MANAGER, Way::Answers)),
+        (secs(40), secs(40), cut(MANAGER, WORKER, Way::Both)),
     ];
     let script = script(Lost::Fence, 60, &faults);
     is_only_broken_by(Bug::LosersGoEarly, "I15", script);
