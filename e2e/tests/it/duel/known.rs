@@ -4,72 +4,57 @@ use super::side::View;
 
 const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
 
+const COUNTS_OF_REASONS: [&str; 2] = [
+    "kueue_unadmitted_workloads",
+    "kueue_local_queue_unadmitted_workloads",
+];
+
 /// Whether a row of the deviations says why `name` is shown otherwise by ours than by theirs.
 pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
-    if [
-        "metric kueue_unadmitted_workloads ",
-        "metric kueue_local_queue_unadmitted_workloads ",
-    ]
-    .iter()
-    .any(|family| name.starts_with(family))
-    {
-        // They count reasons.
-        return ours.keys().any(|name| {
-            name.ends_with(" QuotaReserved")
-                && theirs.get(name) != ours.get(name)
-                && is_known(name, theirs, ours)
-        });
-    }
-    if let Some(queue) = name
-        .strip_prefix("local ")
-        .and_then(|name| name.strip_suffix(" pendingWorkloads"))
-    {
-        // A head that is looked at is not counted there, and stays so. Each ClusterQueue has one LocalQueue, of its name.
-        let all = format!("queue {queue} pendingWorkloads");
-        return ours.get(name) == ours.get(&all) && ours.get(&all) == theirs.get(&all);
-    }
-    let Some((job, what)) = job_and_what(name) else {
-        return false;
-    };
-    let quota = |view: &View| view.get(&format!("job {job} QuotaReserved")).cloned();
-    let (their_quota, our_quota) = (quota(theirs), quota(ours));
-    let (said, says) = (theirs.get(name), ours.get(name));
-    match what {
-        // No status is written before something was decided.
-        "PodsReady" => {
-            said.is_some_and(|said| said.starts_with("False WaitForStart:"))
-                && says.is_none()
-                && our_quota.is_none()
+    let mut words = name.split(' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some("metric"), Some(family), _) if COUNTS_OF_REASONS.contains(&family) => {
+            let mut quotas = ours.keys().filter(|name| name.ends_with(" QuotaReserved"));
+            quotas.any(|name| theirs.get(name) != ours.get(name) && is_known(name, theirs, ours))
         }
-        "QuotaReserved" => {
-            let Some(ours) = says else { return false };
-            if said.is_some_and(|said| said.starts_with("True")) {
-                return false;
-            }
-            let word = |quota: &str| quota.split(':').next().map(str::to_owned);
-            let bypassed = |quota: &str| quota.ends_with(BYPASSED);
-            match said {
-                None => is_inactive(ours) || bypassed(ours),
-                Some(theirs) => {
-                    is_inactive(ours)
-                        || (word(theirs) == word(ours) && (bypassed(theirs) || bypassed(ours)))
-                        || without_amounts(theirs) == without_amounts(ours)
+        (Some("local"), Some(queue), Some("pendingWorkloads")) => {
+            // A head that is being looked at is not counted there. Each ClusterQueue has one LocalQueue, of its name.
+            let all = format!("queue {queue} pendingWorkloads");
+            ours.get(name) == ours.get(&all) && ours.get(&all) == theirs.get(&all)
+        }
+        (Some("job"), Some(job), Some(what)) => {
+            let of = |view: &View, what: &str| view.get(&format!("job {job} {what}")).cloned();
+            let (their_quota, our_quota) = (of(theirs, "QuotaReserved"), of(ours, "QuotaReserved"));
+            match (what, of(theirs, what), of(ours, what)) {
+                // No status is written before something was decided.
+                ("PodsReady", Some(said), None) => {
+                    said.starts_with("False WaitForStart:") && our_quota.is_none()
                 }
+                ("QuotaReserved", theirs, Some(ours)) => is_known_quota(theirs.as_deref(), &ours),
+                // It comes with the condition that the other side does not show.
+                ("Admitted", None, Some(says)) => {
+                    says.starts_with("False NoReservation:")
+                        && their_quota.is_none()
+                        && our_quota.is_some_and(|ours| is_known_quota(None, &ours))
+                }
+                _ => false,
             }
-        }
-        // It comes with the condition that the other side does not show.
-        "Admitted" => {
-            said.is_none()
-                && says.is_some_and(|says| says.starts_with("False NoReservation:"))
-                && their_quota.is_none()
-                && our_quota.is_some_and(|ours| ours.ends_with(BYPASSED) || is_inactive(&ours))
         }
         _ => false,
     }
 }
 
-fn job_and_what(name: &str) -> Option<(&str, &str)> {
-    name.strip_prefix("job ")?.split_once(' ')
+/// The same of condition `QuotaReserved`.
+fn is_known_quota(theirs: Option<&str>, ours: &str) -> bool {
+    let Some(theirs) = theirs else {
+        return is_inactive(ours) || ours.ends_with(BYPASSED);
+    };
+    let word = |quota: &str| quota.split(':').next().map(str::to_owned);
+    let is_bypassed = theirs.ends_with(BYPASSED) || ours.ends_with(BYPASSED);
+    theirs.starts_with("False ")
+        && (is_inactive(ours)
+            || (is_bypassed && word(theirs) == word(ours))
+            || without_amounts(theirs) == without_amounts(ours))
 }
 
 fn is_inactive(quota: &str) -> bool {
@@ -118,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_bypassed_at_once_says_so_only_in_ours() {
+    fn a_workload_that_is_bypassed_at_once_says_so_only_in_ours() {
         let (quota, admitted) = ("job j0 QuotaReserved", "job j0 Admitted");
         let ours = [
             (quota, format!("False WaitingForQuota: {BYPASSED}")),
@@ -150,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_a_held_queue_may_say_so_only_in_ours() {
+    fn a_workload_in_a_held_queue_may_say_so_only_in_ours() {
         let quota = "job j0 QuotaReserved";
         let ours = [(quota, "False Suspended: ClusterQueue q1 is inactive")];
         assert!(check(quota, &[(quota, WAITS)], &ours) && check(quota, &[], &ours));
