@@ -12,6 +12,7 @@ pub(crate) mod needs;
 mod owning;
 mod read;
 mod together;
+pub(crate) mod virtual_nodes;
 mod words;
 mod write;
 
@@ -46,7 +47,6 @@ use crate::remote::Remote;
 use crate::remote::registry::Registry;
 use crate::sites;
 use crate::steps::Steps;
-use crate::virtual_nodes::Kept;
 
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
@@ -92,7 +92,7 @@ pub(crate) struct Dispatch {
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// The nodes on which pods show in which cluster they run.
-    pub(crate) virtual_nodes: Arc<Kept>,
+    pub(crate) virtual_nodes: Arc<virtual_nodes::Kept>,
     /// The manager's pods that are steps of Argo Workflows.
     pub(crate) steps: Arc<Steps>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.

@@ -17,11 +17,9 @@ mod gc;
 mod lease;
 mod metrics;
 mod remote;
-mod results;
 mod run;
 mod sites;
 mod steps;
-mod virtual_nodes;
 
 pub use remote::Dial;
 #[cfg(feature = "bugbank")]

@@ -12,6 +12,7 @@ mod leaving;
 mod pace;
 mod refused;
 pub(crate) mod registry;
+pub(crate) mod results;
 mod sign;
 pub(crate) mod supervisor;
 pub(crate) mod told;

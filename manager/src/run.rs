@@ -32,18 +32,18 @@ use tokio_util::sync::CancellationToken;
 use crate::ceiling;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
+use crate::dispatch::virtual_nodes::VirtualNodes;
 use crate::dispatch::{self, Dispatch, Memory};
 use crate::fresh::Fresh;
 use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
+use crate::remote::results;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::{self, Dial};
-use crate::results;
 use crate::sites;
 use crate::steps::Steps;
-use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];

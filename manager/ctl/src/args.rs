@@ -6,12 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::ArgValueCandidates;
 use roadstead_kinds::{Ability, Built, Kind, TABLE, rows};
 use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
-
-use crate::completion;
 
 /// One queue in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -183,10 +180,9 @@ pub enum DoctorFormat {
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// Name of a job or of a Workload; KIND/NAME where one name means several
-    #[arg(add = ArgValueCandidates::new(completion::names))]
     pub name: String,
     /// Its namespace [default: that of the kubeconfig's context]
-    #[arg(short, long, add = ArgValueCandidates::new(completion::namespaces))]
+    #[arg(short, long)]
     pub namespace: Option<String>,
     /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
@@ -212,7 +208,6 @@ pub enum SyncVerb {
 #[derive(Clone, Debug, Args)]
 pub struct Sync {
     /// Name of the worker cluster
-    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub cluster: String,
     /// Kubeconfig of an administrator of the worker cluster (it is never stored)
     #[arg(long, value_name = "FILE")]
@@ -294,7 +289,6 @@ pub struct Move {
 #[derive(Clone, Debug, Args)]
 pub struct GiveUp {
     /// Name of the cluster
-    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -311,7 +305,6 @@ pub struct GiveUp {
 #[derive(Clone, Debug, Args)]
 pub struct Cordon {
     /// Name of the cluster
-    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -325,7 +318,6 @@ pub struct Cordon {
 #[derive(Clone, Debug, Args)]
 pub struct Drain {
     /// Name of the cluster
-    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// The management cluster.
     #[command(flatten)]
@@ -452,7 +444,6 @@ pub struct List {
 #[derive(Clone, Debug, Args)]
 pub struct Leave {
     /// Name of the cluster
-    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Kubeconfig of an administrator of the worker cluster; without it the account there is not removed
     #[arg(long, value_name = "FILE")]

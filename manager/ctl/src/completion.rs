@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use clap::ValueEnum as _;
+use clap::{Command, ValueEnum as _};
 use clap_complete::CompletionCandidate;
+use clap_complete::engine::ArgValueCandidates;
 use clap_complete::env::Shells;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -51,8 +52,31 @@ pub fn run(args: &Completion) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The command with candidates for the names that its arguments take.
+///
+/// Why here and not at each argument: the arguments know nothing of a cluster.
+pub fn with_names(command: Command) -> Command {
+    command.mut_subcommands(|area| match area.get_name() {
+        "cluster" | "sync" => area.mut_subcommands(|verb| match verb.get_name() {
+            // A new cluster has a new name.
+            "join" => verb,
+            _ => naming(verb, clusters),
+        }),
+        _ => naming(area, names),
+    })
+}
+
+/// Proposes names for argument `name`, and namespaces for `namespace`.
+fn naming(command: Command, names: fn() -> Vec<CompletionCandidate>) -> Command {
+    command.mut_args(|arg| match arg.get_id().as_str() {
+        "name" => arg.add(ArgValueCandidates::new(names)),
+        "namespace" => arg.add(ArgValueCandidates::new(namespaces)),
+        _ => arg,
+    })
+}
+
 /// Names for `get`, `explain`, `describe` and `events`: jobs, unless the line asks for another kind.
-pub fn names() -> Vec<CompletionCandidate> {
+fn names() -> Vec<CompletionCandidate> {
     let line = Line::typed();
     let names = match line.what {
         What::Jobs => line.read(Kind::Jobs),
@@ -63,12 +87,12 @@ pub fn names() -> Vec<CompletionCandidate> {
 }
 
 /// Names of worker clusters.
-pub fn clusters() -> Vec<CompletionCandidate> {
+fn clusters() -> Vec<CompletionCandidate> {
     candidates(Line::typed().read(Kind::Clusters))
 }
 
 /// Names of namespaces.
-pub fn namespaces() -> Vec<CompletionCandidate> {
+fn namespaces() -> Vec<CompletionCandidate> {
     candidates(Line::typed().read(Kind::Namespaces))
 }
 
@@ -175,11 +199,41 @@ fn name(kind: Kind, object: &DynamicObject) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::args::Cli;
     use crate::args::look::Shell;
 
     fn parse(words: &str) -> Line {
         Line::parse(words.split(' ').map(OsString::from))
+    }
+
+    /// Spec: experience 3
+    #[test]
+    fn names_of_objects_are_proposed_and_new_names_are_not() {
+        let command = with_names(Cli::command());
+        let proposes = |path: &str, id: &str| {
+            let verb = path
+                .split(' ')
+                .try_fold(&command, |at, word| at.find_subcommand(word))
+                .unwrap();
+            let arg = verb.get_arguments().find(|arg| arg.get_id() == id).unwrap();
+            arg.get::<ArgValueCandidates>().is_some()
+        };
+        for path in [
+            "get",
+            "describe",
+            "events",
+            "explain",
+            "cluster leave",
+            "cluster give-up",
+            "sync plan",
+        ] {
+            assert!(proposes(path, "name"), "{path}");
+        }
+        assert!(proposes("get", "namespace"));
+        assert!(!proposes("cluster join", "name"));
     }
 
     /// Spec: experience 3

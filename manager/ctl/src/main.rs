@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
 /// Whether a shell has asked what can be typed next, and was told.
 fn completed() -> Result<bool, clap::Error> {
     let here = std::env::current_dir().ok();
-    CompleteEnv::with_factory(Cli::command)
+    CompleteEnv::with_factory(|| completion::with_names(Cli::command()))
         .var(completion::VARIABLE)
         .try_complete(std::env::args_os(), here.as_deref())
 }

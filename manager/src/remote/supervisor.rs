@@ -34,10 +34,9 @@ use super::refused::Refused;
 use super::registry::Registry;
 use super::sign::silence;
 use super::told::{self, Told};
-use super::{Dial, Place, Remote, Secrets};
+use super::{Dial, Place, Remote, Secrets, results};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
-use crate::results;
 
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often a failed write is repeated.
 pub(super) const LOOK: Duration = Duration::from_secs(2);

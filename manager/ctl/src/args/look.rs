@@ -3,16 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCandidates;
 
 use super::Format;
-use crate::completion;
 
 /// Where a command looks.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
     /// Namespace to look into [default: that of the kubeconfig's context]
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::namespaces))]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
     pub namespace: Option<String>,
     /// Look into all namespaces
     #[arg(short = 'A', long)]
@@ -64,7 +62,7 @@ pub struct Get {
     #[arg(value_enum, default_value_t)]
     pub what: What,
     /// Only this one; of jobs the name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with_all = ["all_namespaces", "selector"], add = ArgValueCandidates::new(completion::names))]
+    #[arg(conflicts_with_all = ["all_namespaces", "selector"])]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]
@@ -99,7 +97,7 @@ pub struct Top {
     #[arg(value_enum, default_value_t)]
     pub what: Measured,
     /// Only the LocalQueues, or the jobs, of this namespace [default: ClusterQueues, and jobs of all namespaces]
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::namespaces))]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
     pub namespace: Option<String>,
     /// The LocalQueues of all namespaces
     #[arg(short = 'A', long)]
@@ -119,7 +117,7 @@ pub struct Top {
 #[derive(Clone, Debug, Args)]
 pub struct Events {
     /// Only those of this job and its Workload: name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::names))]
+    #[arg(conflicts_with = "all_namespaces")]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]

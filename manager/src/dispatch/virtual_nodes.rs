@@ -28,7 +28,7 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::Dispatch;
+use super::Dispatch;
 
 /// How often the lease of a node is renewed, as kubelets do, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);

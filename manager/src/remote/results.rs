@@ -21,8 +21,8 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::Remote;
 use crate::dispatch::Dispatch;
-use crate::remote::Remote;
 use crate::steps::{API_VERSION, pods_of, workflow_of};
 
 /// Label of pods and results: the name of the Workflow. Every listed result has it.
