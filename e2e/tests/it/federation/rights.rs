@@ -210,7 +210,7 @@ fn a_manager_that_may_not_write_the_finalizer_of_a_cluster_says_what_that_means_
                 .await
                 .unwrap();
             connects_anew(room, WEST).await;
-            let refused = "the finalizers of its MultiKueueCluster cannot be written: ";
+            let refused = "finalizers and annotations of its MultiKueueCluster cannot be written: ";
             logged(room, skipped, &[refused, NO_PATCH, "apply deploy/rights", WEST]).await;
             logged(room, skipped, &["cannot be given finalizer", LEAVING, WEST]).await;
             for job in ["fills", "goes-on"] {
