@@ -31,7 +31,7 @@ const BANKS: &[Bank] = &[
     Bank {
         module: "duel",
         ordinary: "not played, because the reference takes five minutes to build",
-        nightly: "150 generated sequences, and 150 with fair sharing, are compared with the reference's own controller",
+        nightly: "150 generated sequences, and 150 with each of two ways of fair sharing, are compared with the reference's own controller: conditions, statuses of queues, metrics",
     },
     Bank {
         module: "federation/calls",

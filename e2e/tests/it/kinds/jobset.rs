@@ -54,11 +54,16 @@ pub(super) async fn submit(room: Room, cluster: &str, jobset: Value) -> Value {
 }
 
 fn active(jobset: &Value) -> i64 {
+    sum(jobset, "active")
+}
+
+/// A number of the status, over all replicated jobs.
+fn sum(jobset: &Value, number: &str) -> i64 {
     let statuses = jobset["status"]["replicatedJobsStatus"].as_array();
     statuses
         .into_iter()
         .flatten()
-        .map(|each| each["active"].as_i64().unwrap())
+        .map(|each| each[number].as_i64().unwrap())
         .sum()
 }
 
@@ -222,12 +227,13 @@ fn a_jobset_is_defaulted_and_checked_by_our_webhooks() {
 #[test]
 fn a_jobset_of_the_manager_runs_on_a_worker_and_shows_its_end() {
     play("jobset-far", &[(MANAGER, "16"), (EAST, "8")], async |room| {
-        let created = submit(room, MANAGER, jobset(room, "train", 3)).await;
+        let created = submit(room, MANAGER, jobset(room, "train", 20)).await;
         assert_eq!(created["spec"]["managedBy"], "kueue.x-k8s.io/multikueue");
-        let there = room.until(EAST, &jobsets(), "train", |j| active(j) == 3).await;
+        let ready = |j: &Value| sum(j, "ready") == 3 && active(j) == 3;
+        let there = room.until(EAST, &jobsets(), "train", ready).await;
         assert_eq!(there["spec"].get("managedBy"), None);
         assert!(there["metadata"]["labels"]["kueue.x-k8s.io/multikueue-origin"].is_string());
-        let here = room.until(MANAGER, &jobsets(), "train", |j| active(j) == 3).await;
+        let here = room.until(MANAGER, &jobsets(), "train", ready).await;
         assert_eq!(
             here["status"]["replicatedJobsStatus"],
             there["status"]["replicatedJobsStatus"]

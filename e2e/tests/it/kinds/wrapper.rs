@@ -122,9 +122,9 @@ fn a_wrapped_pytorchjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
         all.push(torch.clone());
         let template = json!({
             "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"},
-            "spec": {"pytorchReplicaSpecs": replicas("pytorch", &MASTER_AND_WORKER, 3)},
+            "spec": {"pytorchReplicaSpecs": replicas("pytorch", &MASTER_AND_WORKER, 20)},
         });
-        let mut whole = wrapper(room, "train", 3);
+        let mut whole = wrapper(room, "train", 20);
         whole["spec"]["components"] = json!([{"template": template}]);
         submit(room, whole).await;
         room.running(EAST, 2).await;
