@@ -475,14 +475,18 @@ impl Room {
     /// The Workload of a job once it is as wanted.
     pub(super) async fn workload(self, cluster: &str, job: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let api: Api<Workload> = Api::namespaced(self.client(cluster), self.name);
-        eventually(|| async {
+        let last = RefCell::new(Value::Null);
+        let probe = || async {
             let all = api.list(&ListParams::default()).await.ok()?;
             let owned =
                 { all.items.into_iter() }.find(|w| w.owner_references().iter().any(|o| o.name == job))?;
             let object = serde_json::to_value(&owned).unwrap();
-            wanted(&object).then_some(object)
-        })
-        .await
+            let is_wanted = wanted(&object);
+            last.replace(object["status"].clone());
+            is_wanted.then_some(object)
+        };
+        let instead = || format!("for the Workload of {job} of {cluster}: {:#}", last.borrow());
+        eventually_or(probe, instead).await
     }
 
     pub(super) async fn merge(self, cluster: &str, resource: &ApiResource, name: &str, patch: Value) {

@@ -136,21 +136,13 @@ fn a_wrapped_pytorchjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
             (&owner["kind"], &owner["controller"]),
             (&json!("AppWrapper"), &json!(true))
         );
-        let workload = room.workload(EAST, "train", |w| is_true(w, "Admitted")).await;
-        assert_eq!(
-            workload["spec"]["podSets"].as_array().unwrap().len(),
-            2,
-            "one for each role"
-        );
-        let queued = room
-            .api(EAST, &resource(KUEUE, "Workload"))
-            .list(&ListParams::default())
-            .await;
-        assert_eq!(
-            queued.unwrap().items.len(),
-            1,
-            "what is wrapped is not queued again"
-        );
+        let workloads = room.api(EAST, &resource(KUEUE, "Workload"));
+        let queued = workloads.list(&ListParams::default()).await.unwrap().items;
+        let [workload] = queued.as_slice() else {
+            panic!("the wrapped job is not queued again: {queued:?}")
+        };
+        let sets = workload.data["spec"]["podSets"].as_array();
+        assert_eq!(sets.map(Vec::len), Some(2), "one for each role");
 
         let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
