@@ -66,10 +66,10 @@ pub fn with_names(command: Command) -> Command {
     })
 }
 
-/// Proposes names for argument `name`, and namespaces for `namespace`.
+/// Proposes names for arguments `name` and `cluster`, and namespaces for `namespace`.
 fn naming(command: Command, names: fn() -> Vec<CompletionCandidate>) -> Command {
     command.mut_args(|arg| match arg.get_id().as_str() {
-        "name" => arg.add(ArgValueCandidates::new(names)),
+        "name" | "cluster" => arg.add(ArgValueCandidates::new(names)),
         "namespace" => arg.add(ArgValueCandidates::new(namespaces)),
         _ => arg,
     })
@@ -228,10 +228,10 @@ mod tests {
             "explain",
             "cluster leave",
             "cluster give-up",
-            "sync plan",
         ] {
             assert!(proposes(path, "name"), "{path}");
         }
+        assert!(proposes("sync plan", "cluster"));
         assert!(proposes("get", "namespace"));
         assert!(!proposes("cluster join", "name"));
     }
