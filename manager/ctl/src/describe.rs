@@ -20,7 +20,7 @@ use crate::output;
 
 /// Prints a description of every Workload that is meant.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
-    let client = objects::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let client = objects::connect(&args.home).await?;
     let namespace = args.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let mut found = Vec::new();

@@ -27,7 +27,7 @@ use crate::watch;
 
 /// Prints the events, and every new one when they are to be watched.
 pub async fn run(args: &Events, clock: fn() -> Timestamp) -> Result<(), Failure> {
-    let client = objects::connect(args.place.kubeconfig.as_deref(), args.place.context.as_deref()).await?;
+    let client = objects::connect(&args.place.home).await?;
     let scope = Scope::of(&args.place, &client);
     let about = match (&args.name, &scope) {
         (Some(name), Scope::One(namespace)) => About::Only(of_job(&client, namespace, name).await?),

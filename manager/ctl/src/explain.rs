@@ -16,11 +16,9 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::{Kind, Kinds, TABLE};
-use roadstead_kubeio::connect::{self, Chosen};
 use serde::de::DeserializeOwned;
 
 use self::view::{PENDING_EVALUATION, View, render, view};
-use crate::access::USER_AGENT;
 use crate::args::Explain;
 use crate::failure::{Code, Failure};
 use crate::objects;
@@ -28,17 +26,7 @@ use crate::output;
 
 /// Prints the answer for every Workload that matches.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
-    let chosen = Chosen {
-        kubeconfig: args.kubeconfig.as_deref(),
-        context: args.context.as_deref(),
-    };
-    let client = connect::command(chosen, USER_AGENT).await.map_err(|error| {
-        Failure::new(
-            "there is no management cluster to talk to",
-            error.to_string(),
-            "name a kubeconfig with --kubeconfig FILE",
-        )
-    })?;
+    let client = objects::connect(&args.home).await?;
     let namespace = args.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let answers = answers(&client, &namespace, &args.name, now).await?;

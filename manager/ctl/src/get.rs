@@ -24,7 +24,7 @@ use crate::table::Columns;
 
 /// Prints what was asked for, and every change of it when it is to be watched.
 pub async fn run(args: &Get, clock: fn() -> Timestamp) -> Result<(), Failure> {
-    let client = objects::connect(args.place.kubeconfig.as_deref(), args.place.context.as_deref()).await?;
+    let client = objects::connect(&args.place.home).await?;
     let asked = Asked {
         what: args.what,
         name: args.name.clone(),

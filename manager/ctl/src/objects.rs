@@ -1,7 +1,6 @@
 //! Objects of the management cluster, read with the caller's own rights and printed as kubectl prints them.
 
 use std::fmt::Debug;
-use std::path::Path;
 
 use kube::api::ListParams;
 use kube::core::DynamicObject;
@@ -12,6 +11,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
 
 use crate::access;
+use crate::args::Home;
 use crate::args::look::{ListFormat, Place};
 use crate::failure::Failure;
 
@@ -19,8 +19,12 @@ use crate::failure::Failure;
 const PAGE: u32 = 500;
 
 /// Connects to the management cluster that the flags of a command name.
-pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, Failure> {
-    access::local(Chosen { kubeconfig, context }, "--kubeconfig").await
+pub(crate) async fn connect(home: &Home) -> Result<Client, Failure> {
+    let chosen = Chosen {
+        kubeconfig: home.kubeconfig.as_deref(),
+        context: home.context.as_deref(),
+    };
+    access::local(chosen, "--kubeconfig").await
 }
 
 /// The namespaces that a command looks into.

@@ -15,7 +15,7 @@ use crate::output;
 
 /// Prints the figures.
 pub async fn run(args: &Top) -> Result<(), Failure> {
-    let client = objects::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let client = objects::connect(&args.home).await?;
     let scope = match (&args.namespace, args.all_namespaces) {
         (Some(namespace), _) => Some(Scope::One(namespace.clone())),
         (None, true) => Some(Scope::All),

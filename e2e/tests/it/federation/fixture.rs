@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Takes a worker out of the federation as an administrator does who does not wait for its jobs.
+    /// Takes a worker out of the federation without waiting for its jobs.
     pub(super) async fn leave(&self, worker: &str) {
         self.leave_from(MANAGER, worker, &[]).await;
     }

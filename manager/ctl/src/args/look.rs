@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Format;
+use super::{Format, Home};
 
 /// Where a command looks.
 #[derive(Clone, Debug, Args)]
@@ -15,12 +15,9 @@ pub struct Place {
     /// Look into all namespaces
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context in it [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// The management cluster.
+    #[command(flatten)]
+    pub home: Home,
 }
 
 /// How a list is printed.
@@ -102,12 +99,9 @@ pub struct Top {
     /// The LocalQueues of all namespaces
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context in it [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// The management cluster.
+    #[command(flatten)]
+    pub home: Home,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,

@@ -206,7 +206,9 @@ fn before_workload(members: Members<'_>) -> Tending {
         stand: stand(members, |_| true),
         ..Tending::default()
     };
-    let inactive = members.all().iter().filter(|pod| !is_runnable(**pod));
+    // Why also one that has ended and is being deleted: no Workload will count it, so only our finalizer keeps it.
+    let is_going = |pod: Member<'_>| is_over(pod) && pod.meta.deletion_timestamp.is_some();
+    let inactive = { members.all().iter() }.filter(|pod| !is_runnable(**pod) || is_going(**pod));
     tending.writes.extend(inactive.filter_map(|pod| release(*pod)));
     let runnable = runnable(members);
     let wanted = { runnable.first() }.and_then(|pod| usize::try_from(total(*pod)?).ok());

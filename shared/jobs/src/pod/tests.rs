@@ -303,6 +303,26 @@ fn a_failed_pod_is_missing_until_another_one_takes_its_place() {
     assert!(!tend(&[pod("q", "z")]).fits, "no member is of this Workload");
 }
 
+/// The engine may see that the Workload is gone before it has released every pod of a group that has ended.
+///
+/// Spec: jobs 12.8
+#[test]
+fn a_pod_that_has_ended_and_is_deleted_needs_no_workload_to_go() {
+    let ended = || bound("a", "x", "Succeeded");
+    assert_eq!(done(&tend(&[deleted(ended())], None).writes), (vec!["a"], vec![]));
+    assert_eq!(
+        done(&tend(&[ended()], None).writes),
+        (vec![], vec![]),
+        "it may be counted yet"
+    );
+    let runs = deleted(bound("a", "x", "Running"));
+    assert_eq!(
+        done(&tend(&[runs], None).writes),
+        (vec![], vec![]),
+        "it has not ended"
+    );
+}
+
 /// Spec: jobs 12.3
 #[test]
 fn a_pod_whose_role_lies_about_what_it_asks_for_stays_held() {

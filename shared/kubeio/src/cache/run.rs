@@ -25,8 +25,8 @@ pub(super) const CHECK_PERIOD: Duration = Duration::from_hours(1);
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// First and longest pause before a kind that is not served is looked for again.
 ///
-/// Unlike the anchor: its longest pause is two minutes (`spec/jobs.md 4.2`), and an administrator who has just installed a kind
-/// would wait that long.
+/// Unlike the anchor: its longest pause is two minutes (`spec/jobs.md 4.2`). After the installation of a kind its jobs would wait that
+/// long.
 const ABSENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 impl<K> Cache<K>

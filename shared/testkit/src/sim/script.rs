@@ -560,10 +560,6 @@ fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
                 }
             }
             // Why: pods that join a group that ends wait for ever.
-            if job.kind == JobKind::Pod {
-                // Limit: no groups. A pod of a group that has ended may stay on its worker (shared/spec/known-faults.md).
-                job.pods = 1;
-            }
             if job.kind == JobKind::Pod && again.contains(&job.name) {
                 job.pods = 1;
             }

@@ -29,6 +29,11 @@ async fn node_of(room: Room, cluster: &str) -> Value {
     .await
 }
 
+/// Whether a pod of the manager is shown running on the node of its worker.
+fn runs_on_node(pod: &Value) -> bool {
+    pod["spec"]["nodeName"] == NODE && pod["status"]["phase"] == "Running"
+}
+
 /// Spec: jobs 12.9
 #[test]
 fn each_worker_has_a_node_on_the_manager_that_is_ready_and_goes_with_it() {
@@ -124,8 +129,7 @@ fn a_pod_is_shown_on_the_node_of_its_worker_and_shows_its_end() {
 fn a_pod_on_a_virtual_node_that_is_deleted_goes_with_its_copy() {
     play_shown("shown-gone", &[(MANAGER, "4"), (EAST, "4")], async |room| {
         create_on(room, MANAGER, pod(room, "one", LONG_SECS)).await;
-        let on_node = |pod: &Value| pod["spec"]["nodeName"] == NODE && pod["status"]["phase"] == "Running";
-        room.until(MANAGER, &pods(), "one", on_node).await;
+        room.until(MANAGER, &pods(), "one", runs_on_node).await;
         room.delete(MANAGER, &pods(), "one").await;
         nothing_is_left(room).await;
     });
@@ -138,8 +142,7 @@ fn a_pod_on_a_virtual_node_that_is_deleted_goes_with_its_copy() {
 fn a_pod_on_a_virtual_node_that_the_manager_stops_is_deleted_there_and_on_the_worker() {
     play_shown("shown-stopped", &[(MANAGER, "4"), (EAST, "4")], async |room| {
         create_on(room, MANAGER, pod(room, "one", LONG_SECS)).await;
-        let on_node = |pod: &Value| pod["spec"]["nodeName"] == NODE && pod["status"]["phase"] == "Running";
-        room.until(MANAGER, &pods(), "one", on_node).await;
+        room.until(MANAGER, &pods(), "one", runs_on_node).await;
         let workload = room.workload(MANAGER, "one", |w| is_true(w, "Admitted")).await;
         let name = workload["metadata"]["name"].as_str().unwrap();
         room.merge(MANAGER, &workloads(), name, json!({"spec": {"active": false}}))
@@ -157,9 +160,7 @@ fn the_pods_of_a_group_are_shown_on_one_node_and_end_together() {
             create_on(room, MANAGER, member(room, "g", 2, name, 4)).await;
         }
         for name in names {
-            let on_node =
-                |pod: &Value| pod["spec"]["nodeName"] == NODE && pod["status"]["phase"] == "Running";
-            room.until(MANAGER, &pods(), name, on_node).await;
+            room.until(MANAGER, &pods(), name, runs_on_node).await;
         }
         let ended = room
             .until(MANAGER, &workloads(), "g", |w| is_true(w, "Finished"))
