@@ -42,20 +42,6 @@ impl Node {
             .with_resource("pods", PODS_PER_NODE)
     }
 
-    /// The node with one more label.
-    #[must_use]
-    pub fn with_label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// The node with one more taint.
-    #[must_use]
-    pub fn with_taint(mut self, taint: Taint) -> Self {
-        self.taints.push(taint);
-        self
-    }
-
     /// The node with this amount of a resource, such as `nvidia.com/gpu`; replaces an earlier amount.
     #[must_use]
     pub fn with_resource(mut self, name: impl Into<String>, quantity: impl Into<String>) -> Self {
