@@ -16,7 +16,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
 
 use crate::act::Action;
 use crate::{sooner, stamp};
@@ -58,12 +59,8 @@ impl Plan {
 
 /// The writes that are due for all Jobs, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
-    for pod in pods {
-        if let Some(owner) = owner(pod) {
-            owned.entry(owner).or_default().push(pod);
-        }
-    }
+    let is_job = |owner: &OwnerReference| owner.kind == "Job" && owner.api_version == "batch/v1";
+    let mut owned = by_controller(pods, is_job);
     let mut plan = Plan::default();
     for job in jobs {
         let pods = job.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -78,14 +75,19 @@ pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Pl
     plan
 }
 
-/// The UID of the Job that controls a pod.
-fn owner(pod: &Pod) -> Option<&str> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| {
-            owner.controller == Some(true) && owner.kind == "Job" && owner.api_version == "batch/v1"
-        })
-        .map(|owner| owner.uid.as_str())
+/// The objects that are controlled by an object of a certain kind, by its UID.
+pub(crate) fn by_controller<K: Resource>(
+    objects: &[Arc<K>],
+    is_of_kind: impl Fn(&OwnerReference) -> bool,
+) -> BTreeMap<&str, Vec<&Arc<K>>> {
+    let mut owned: BTreeMap<&str, Vec<&Arc<K>>> = BTreeMap::new();
+    for object in objects {
+        let mut owners = object.meta().owner_references.iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner.controller == Some(true) && is_of_kind(owner)) {
+            owned.entry(&owner.uid).or_default().push(object);
+        }
+    }
+    owned
 }
 
 fn is_ours(job: &Job) -> bool {

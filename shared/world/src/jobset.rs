@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Owne
 use kube::ResourceExt as _;
 
 use crate::act::Action;
-use crate::job::Plan;
+use crate::job::{Plan, by_controller};
 use crate::stamp;
 pub(crate) use model::{JobSet, JobSetStatus};
 use model::{ReplicatedJob, ReplicatedJobStatus};
@@ -34,12 +34,7 @@ const FAILED: &str = "Failed";
 
 /// The writes that are due for all JobSets, in the order of their names.
 pub(crate) fn decide(sets: &[Arc<JobSet>], jobs: &[Arc<Job>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Job>>> = BTreeMap::new();
-    for job in jobs {
-        if let Some(owner) = owner(job) {
-            owned.entry(owner).or_default().push(job);
-        }
-    }
+    let mut owned = by_controller(jobs, |owner| owner.kind == "JobSet");
     let mut plan = Plan::default();
     for set in sets.iter().filter(|set| is_ours(set)) {
         let jobs = set.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -49,14 +44,6 @@ pub(crate) fn decide(sets: &[Arc<JobSet>], jobs: &[Arc<Job>], now: Timestamp) ->
         });
     }
     plan
-}
-
-/// The UID of the JobSet that controls a Job.
-fn owner(job: &Job) -> Option<&str> {
-    let owners = job.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| owner.controller == Some(true) && owner.kind == "JobSet")
-        .map(|owner| owner.uid.as_str())
 }
 
 fn is_ours(set: &JobSet) -> bool {

@@ -7,7 +7,6 @@
 
 mod model;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt as _;
 
 use crate::act::Action;
-use crate::job::Plan;
+use crate::job::{Plan, by_controller};
 use crate::play::has_ended;
 use crate::stamp;
 use model::{Condition, ReplicaSpec, ReplicaStatus};
@@ -44,12 +43,7 @@ const FAILED: &str = "Failed";
 
 /// The writes that are due for all `PyTorchJobs`, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
-    for pod in pods {
-        if let Some(owner) = owner(pod) {
-            owned.entry(owner).or_default().push(pod);
-        }
-    }
+    let mut owned = by_controller(pods, |owner| owner.kind == KIND);
     let mut plan = Plan::default();
     for job in jobs.iter().filter(|job| is_ours(job)) {
         let pods = job.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -59,14 +53,6 @@ pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp
         });
     }
     plan
-}
-
-/// The UID of the `PyTorchJob` that controls a pod.
-fn owner(pod: &Pod) -> Option<&str> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| owner.controller == Some(true) && owner.kind == KIND)
-        .map(|owner| owner.uid.as_str())
 }
 
 fn is_ours(job: &PyTorchJob) -> bool {
