@@ -22,7 +22,7 @@ use roadstead_core::name::{Key, Uid};
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::labels;
 use roadstead_kinds::TABLE;
-use roadstead_kubeio::write;
+use roadstead_kubeio::failure::Failure;
 
 use crate::caches::{Caches, KindCache, member, resource_of};
 use crate::control;
@@ -64,7 +64,7 @@ pub(crate) enum Missing {
     /// The owner has not been read yet.
     Unread(Reference),
     /// The owner could not be read, and why.
-    Unreadable(String),
+    Unreadable(Failure),
 }
 
 /// Whether jobs without a queue name count as managed.
@@ -197,7 +197,7 @@ pub(crate) async fn learn(
             known => return known,
         }
     }
-    let why = "its owners changed each time they were read".to_owned();
+    let why = Failure::passing("its owners changed each time they were read");
     Err(Stop::Unread(Missing::Unreadable(why)))
 }
 
@@ -264,11 +264,10 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
     }
 }
 
-/// *Errors*: why the owner cannot be read.
-async fn read(client: &Client, caches: &Caches, namespace: &str, owner: &Reference) -> Result<(), String> {
+async fn read(client: &Client, caches: &Caches, namespace: &str, owner: &Reference) -> Result<(), Failure> {
     let said = |error: kube::Error| {
         let (kind, name) = (&owner.kind, &owner.name);
-        format!("reading its owner {kind} {name}: {}", write::describe(&error))
+        Failure::of(&error).in_doing(format_args!("reading its owner {kind} {name}"))
     };
     let resource = match standing(caches, owner) {
         Standing::Unknown => return Ok(()),

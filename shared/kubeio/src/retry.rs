@@ -1,22 +1,17 @@
-//! Pauses between attempts. The only place that names the `backoff` crate.
+//! Pauses between attempts, spread so that many waiting tasks do not come back at the same moment.
 //!
-//! Invariant: pauses grow by a factor of two up to the longest one, and are spread by a seeded jitter of at most 20 %, so
-//! that many waiting tasks do not come back at the same moment.
+//! Invariant: [`RetryPolicy`] computes every pause; here are only its chance and the count of attempts.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backoff::ExponentialBackoff;
-use backoff::backoff::Backoff as _;
+use jiff::SignedDuration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use roadstead_core::retry::RetryPolicy;
 
 /// Share of a pause by which it may grow.
 const JITTER: f64 = 0.2;
-/// Keys whose failures are remembered by one [`Failures`] at most.
-const KEYS_MAX: usize = 100_000;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed);
 
@@ -25,80 +20,60 @@ pub fn reseed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
 
+/// The random values of one user of pauses.
+#[derive(Debug)]
+pub(crate) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    pub(crate) fn new() -> Self {
+        Self(ChaCha8Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The pause after this failed attempt, counted from 1.
+    pub(crate) fn pause(&mut self, policy: &RetryPolicy, attempt: u32) -> Duration {
+        let delay = policy.delay(attempt, self.0.random_range(0.0..1.0));
+        delay.unsigned_abs()
+    }
+}
+
+/// Pauses that double from `first` to `longest`.
+pub(crate) fn doubling(first: Duration, longest: Duration) -> RetryPolicy {
+    let signed = |pause| SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+    RetryPolicy {
+        base: signed(first),
+        factor: 2,
+        max: signed(longest),
+        jitter: JITTER,
+    }
+}
+
 /// Growing pauses for one thing that keeps failing.
 #[derive(Debug)]
 pub struct Backoff {
-    policy: ExponentialBackoff,
-    dice: ChaCha8Rng,
+    policy: RetryPolicy,
+    failed: u32,
+    dice: Dice,
 }
 
 impl Backoff {
     /// Pauses from `first` to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        let policy = ExponentialBackoff {
-            current_interval: first,
-            initial_interval: first,
-            max_interval: longest,
-            multiplier: 2.0,
-            // Why zero and None: the crate would use its own random numbers and give up by wall clock; Roadstead decides both.
-            randomization_factor: 0.0,
-            max_elapsed_time: None,
-            ..ExponentialBackoff::default()
-        };
         Self {
-            policy,
-            dice: ChaCha8Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)),
+            policy: doubling(first, longest),
+            failed: 0,
+            dice: Dice::new(),
         }
     }
 
     /// The pause before the next attempt.
     pub fn pause(&mut self) -> Duration {
-        let pause = self.policy.next_backoff().unwrap_or(self.policy.max_interval);
-        pause.mul_f64(1.0 + self.dice.random_range(0.0..JITTER))
+        self.failed = self.failed.saturating_add(1);
+        self.dice.pause(&self.policy, self.failed)
     }
 
     /// Starts over after a success.
-    pub fn reset(&mut self) {
-        self.policy.reset();
-    }
-}
-
-/// Growing pauses for many things, by key.
-#[derive(Debug)]
-pub struct Failures<K> {
-    first: Duration,
-    longest: Duration,
-    by_key: Mutex<BTreeMap<K, Backoff>>,
-}
-
-impl<K: Ord> Failures<K> {
-    /// Nothing has failed yet; pauses will go from `first` to `longest`.
-    pub const fn new(first: Duration, longest: Duration) -> Self {
-        Self {
-            first,
-            longest,
-            by_key: Mutex::new(BTreeMap::new()),
-        }
-    }
-
-    /// Notes a failure and returns how long to wait.
-    pub fn failed(&self, key: K) -> Duration {
-        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_key.len() >= KEYS_MAX {
-            by_key.clear();
-        }
-        by_key
-            .entry(key)
-            .or_insert_with(|| Backoff::new(self.first, self.longest))
-            .pause()
-    }
-
-    /// Notes a success.
-    pub fn succeeded(&self, key: &K) {
-        self.by_key
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+    pub const fn reset(&mut self) {
+        self.failed = 0;
     }
 }
 
@@ -106,7 +81,7 @@ impl<K: Ord> Failures<K> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Backoff, Failures};
+    use super::Backoff;
 
     #[test]
     fn pauses_double_up_to_the_longest_and_start_over_after_success() {
@@ -128,15 +103,5 @@ mod tests {
         let spread = pauses[19].saturating_sub(pauses[0]);
         assert!(spread > Duration::from_secs(1), "{pauses:?}");
         assert!(pauses.is_sorted_by(|one, next| one < next), "{pauses:?}");
-    }
-
-    #[test]
-    fn each_key_has_its_own_pauses() {
-        let failures = Failures::new(Duration::from_millis(10), Duration::from_secs(1));
-        failures.failed("a");
-        assert!(failures.failed("a") >= Duration::from_millis(20));
-        assert!(failures.failed("b") <= Duration::from_millis(12));
-        failures.succeeded(&"a");
-        assert!(failures.failed("a") <= Duration::from_millis(12));
     }
 }
