@@ -84,6 +84,7 @@ const CORE_IMPORTS: &[&str] = &["indexmap", "jiff", "thiserror"];
 
 /// Outside crates that only some crates of the workspace may declare.
 const DOORS: &[(&str, &[&str])] = &[
+    ("backoff", &["kubeio"]),
     ("dashmap", &["manager"]),
     ("axum", &["serve"]),
     ("anyhow", &["manager", "worker", "ctl", "deploy", "e2e"]),
@@ -91,6 +92,7 @@ const DOORS: &[(&str, &[&str])] = &[
 
 /// Words with the only files or folders they may stand in.
 const WORDS: &[(&str, &[&str])] = &[
+    ("backoff::", &["shared/kubeio/src/retry.rs"]),
     ("dashmap::", &["manager/src/remote/registry.rs"]),
     ("axum::", &["shared/serve/"]),
     (

@@ -1,4 +1,4 @@
-//! What follows from a failure: whether to try again, and when. The pauses of every loop are computed here.
+//! What follows from a failure: whether to try again, and, where a decision says when, after what pause.
 //!
 //! Invariant: the random value is an argument, so the same attempt and the same jitter give the same delay on every machine.
 

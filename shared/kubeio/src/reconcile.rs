@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 use crate::queue::Queue;
-use crate::retry::{Dice, doubling};
+use crate::retry::Dice;
 use crate::trouble::Troubles;
 use crate::write::Written;
 
@@ -127,7 +127,7 @@ struct Policy<K> {
 impl<K: Ord + Clone + Display> Policy<K> {
     fn pause(&self, first: Duration, attempts: u32) -> Duration {
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        dice.pause(&doubling(first, PAUSE_MAX), attempts)
+        dice.pause(first, PAUSE_MAX, attempts)
     }
 
     /// The pause before the next attempt; `None` when only a change of the object causes one.

@@ -1,17 +1,20 @@
-//! Pauses between attempts, spread so that many waiting tasks do not come back at the same moment.
+//! Pauses between attempts, spread so that many waiting tasks do not come back at the same moment. The only place that names the
+//! crate `backoff`.
 //!
-//! Invariant: [`RetryPolicy`] computes every pause; here are only its chance and the count of attempts.
+//! Invariant: pauses double up to the longest one; a seeded jitter adds at most 20 %.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use backoff::ExponentialBackoff;
+use backoff::backoff::Backoff as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use roadstead_core::retry::RetryPolicy;
 
 /// Share of a pause by which it may grow.
 const JITTER: f64 = 0.2;
+/// Limit: more steps than this change nothing, because every longest pause is reached long before.
+const STEPS_MAX: u32 = 64;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed);
 
@@ -29,29 +32,40 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The pause after this failed attempt, counted from 1.
-    pub(crate) fn pause(&mut self, policy: &RetryPolicy, attempt: u32) -> Duration {
-        let delay = policy.delay(attempt, self.0.random_range(0.0..1.0));
-        delay.unsigned_abs()
+    /// A little more than this pause.
+    fn spread(&mut self, pause: Duration) -> Duration {
+        pause.mul_f64(1.0 + self.0.random_range(0.0..JITTER))
+    }
+
+    /// The pause after this failed attempt, counted from 1, where pauses double from `first` to `longest`.
+    pub(crate) fn pause(&mut self, first: Duration, longest: Duration, attempt: u32) -> Duration {
+        let mut pauses = doubling(first, longest);
+        let mut pause = first;
+        for _ in 0..attempt.min(STEPS_MAX) {
+            pause = pauses.next_backoff().unwrap_or(longest);
+        }
+        self.spread(pause)
     }
 }
 
 /// Pauses that double from `first` to `longest`.
-pub(crate) fn doubling(first: Duration, longest: Duration) -> RetryPolicy {
-    let signed = |pause| SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-    RetryPolicy {
-        base: signed(first),
-        factor: 2,
-        max: signed(longest),
-        jitter: JITTER,
+fn doubling(first: Duration, longest: Duration) -> ExponentialBackoff {
+    ExponentialBackoff {
+        current_interval: first,
+        initial_interval: first,
+        max_interval: longest,
+        multiplier: 2.0,
+        // Why zero and None: the crate would use its own random numbers and give up by wall clock; Roadstead decides both.
+        randomization_factor: 0.0,
+        max_elapsed_time: None,
+        ..ExponentialBackoff::default()
     }
 }
 
 /// Growing pauses for one thing that keeps failing.
 #[derive(Debug)]
 pub struct Backoff {
-    policy: RetryPolicy,
-    failed: u32,
+    pauses: ExponentialBackoff,
     dice: Dice,
 }
 
@@ -59,21 +73,20 @@ impl Backoff {
     /// Pauses from `first` to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self {
-            policy: doubling(first, longest),
-            failed: 0,
+            pauses: doubling(first, longest),
             dice: Dice::new(),
         }
     }
 
     /// The pause before the next attempt.
     pub fn pause(&mut self) -> Duration {
-        self.failed = self.failed.saturating_add(1);
-        self.dice.pause(&self.policy, self.failed)
+        let pause = self.pauses.next_backoff().unwrap_or(self.pauses.max_interval);
+        self.dice.spread(pause)
     }
 
     /// Starts over after a success.
-    pub const fn reset(&mut self) {
-        self.failed = 0;
+    pub fn reset(&mut self) {
+        self.pauses.reset();
     }
 }
 
@@ -81,7 +94,7 @@ impl Backoff {
 mod tests {
     use std::time::Duration;
 
-    use super::Backoff;
+    use super::{Backoff, Dice};
 
     #[test]
     fn pauses_double_up_to_the_longest_and_start_over_after_success() {
@@ -92,6 +105,18 @@ mod tests {
         }
         backoff.reset();
         assert!(backoff.pause() < Duration::from_millis(121));
+    }
+
+    #[test]
+    fn the_pause_after_an_attempt_is_the_one_that_so_many_failures_reach() {
+        let pause = |attempt| {
+            Dice::new()
+                .pause(Duration::from_millis(100), Duration::from_millis(350), attempt)
+                .as_millis()
+        };
+        for (attempt, base) in [(1, 100), (2, 200), (3, 350), (u32::MAX, 350)] {
+            assert!((base..=base * 12 / 10).contains(&pause(attempt)), "{attempt}");
+        }
     }
 
     /// Spec: safety F31
