@@ -180,7 +180,8 @@ mod tests {
         assert_eq!(Settings::of(Some(&config(&kinds))).allows(&pod), Ok(()));
         let why = Settings::of(Some(&config(&kinds[..1]))).allows(&pod).unwrap_err();
         assert!(
-            why.text().starts_with("Pod of v1 is not among appwrapper.allowedKinds"),
+            why.text()
+                .starts_with("Pod of v1 is not among appwrapper.allowedKinds"),
             "{why}"
         );
     }
