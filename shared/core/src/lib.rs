@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the basic types), [`condition`] and [`status`] (what a Workload's status says; [`words`]: how
 //! long it may be), [`workload`] and [`queue`] (requests and configuration). Then the decisions about admission: [`quota`], [`requests`]
-//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
+//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`ground`] (what fits), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
 //! [`preempt`] (what one workload would get, and at whose cost), [`fair`] (the order), [`pending`] (the queue), [`state`] (everything
 //! known), [`cycle`] (the decision), [`afs`] (past usage), [`report`].
 //!
@@ -60,6 +60,7 @@ pub mod workload;
 pub mod cycle;
 pub mod fair;
 pub mod flavor;
+pub mod ground;
 pub mod hierarchy;
 pub mod holders;
 pub mod nominate;

@@ -134,9 +134,9 @@ impl State {
                     if let Some(cluster) = self.clusters.id(name).and_then(|id| self.clusters.at_mut(id)) {
                         cluster.noted = false;
                     }
-                    self.forest.queue(name)
+                    self.ground.quotas().queue(name)
                 }
-                QueueRef::Cohort(name) => self.forest.cohort(name),
+                QueueRef::Cohort(name) => self.ground.quotas().cohort(name),
                 QueueRef::Local(key) => {
                     if let Some(local) = self.locals.id(key).and_then(|id| self.locals.at_mut(id)) {
                         local.noted = false;
@@ -144,8 +144,8 @@ impl State {
                     None
                 }
             };
-            for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
-                if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+            for id in node.into_iter().flat_map(|node| self.ground.quotas().path(node)) {
+                if let Some(NodeName::Cohort(name)) = self.ground.quotas().name(id) {
                     above.insert(QueueRef::Cohort(name.clone()));
                 }
             }
@@ -181,16 +181,17 @@ impl State {
 
     /// The status of a cohort, if it exists or an object names it.
     pub fn cohort_report(&self, name: &CohortName) -> Option<CohortReport> {
-        let node = self.forest.cohort(name)?;
+        let node = self.ground.quotas().cohort(name)?;
         let mut quota: Vec<_> = self
-            .forest
+            .ground
+            .quotas()
             .pairs_of(node)
             .filter_map(|pair| {
-                let (flavor, resource) = self.forest.pair_names(pair)?;
+                let (flavor, resource) = self.ground.quotas().pair_names(pair)?;
                 Some((
                     flavor.clone(),
                     resource.clone(),
-                    self.forest.subtree_quota(node, pair),
+                    self.ground.quotas().subtree_quota(node, pair),
                 ))
             })
             .collect();
@@ -203,7 +204,7 @@ impl State {
         let reserved = |(flavor, resource, _): &(FlavorName, ResourceName, Amount)| {
             let held = ledgers
                 .iter()
-                .map(|ledger| ledger.reserved().total(&self.forest, flavor, resource));
+                .map(|ledger| ledger.reserved().total(self.ground.quotas(), flavor, resource));
             let sum = held.fold(Amount::ZERO, Amount::plus);
             (flavor.clone(), resource.clone(), sum)
         };
@@ -239,24 +240,24 @@ impl State {
     }
 
     fn kinship(&self, node: NodeId) -> Option<Kinship> {
-        let cohort = |id| match self.forest.name(id)? {
+        let cohort = |id| match self.ground.quotas().name(id)? {
             NodeName::Cohort(name) => Some(name.clone()),
             NodeName::Queue(_) => None,
         };
-        let parent = cohort(self.forest.parent(node)?)?;
-        if self.forest.in_cycle(node) {
+        let parent = cohort(self.ground.quotas().parent(node)?)?;
+        if self.ground.quotas().in_cycle(node) {
             // Why: which cohort of a circle stands at the top, and below which it hangs, is arbitrary. Nothing is admitted there.
-            let is_queue = matches!(self.forest.name(node)?, NodeName::Queue(_));
+            let is_queue = matches!(self.ground.quotas().name(node)?, NodeName::Queue(_));
             return is_queue.then(|| Kinship {
                 root: parent.clone(),
                 parent,
-                share: Share::of_nothing(self.forest.weight(node)),
+                share: Share::of_nothing(self.ground.quotas().weight(node)),
             });
         }
         Some(Kinship {
             parent,
-            root: cohort(self.forest.root(node))?,
-            share: self.forest.share(node),
+            root: cohort(self.ground.quotas().root(node))?,
+            share: self.ground.quotas().share(node),
         })
     }
 
@@ -265,10 +266,10 @@ impl State {
         let mut open = vec![node];
         std::iter::from_fn(move || {
             let id = open.pop()?;
-            open.extend(self.forest.children(id));
+            open.extend(self.ground.quotas().children(id));
             Some(id)
         })
-        .filter_map(|id| match self.forest.name(id)? {
+        .filter_map(|id| match self.ground.quotas().name(id)? {
             NodeName::Queue(name) => Some(name),
             NodeName::Cohort(_) => None,
         })
@@ -331,7 +332,7 @@ impl State {
     fn totals(&self, spec: &ClusterQueue, usage: &Usage, borrowing: Borrowing) -> Vec<FlavorTotal> {
         let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
         let resource = |flavor: &FlavorQuota, (resource, quota): (&ResourceName, &Quota)| {
-            let total = usage.total(&self.forest, &flavor.name, resource);
+            let total = usage.total(self.ground.quotas(), &flavor.name, resource);
             ResourceTotal {
                 name: resource.clone(),
                 total,

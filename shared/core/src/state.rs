@@ -1,7 +1,7 @@
 //! Everything that admission knows: configuration, pending workloads, and holders of quota.
 //!
 //! Events go in, in any order and any number of times; [`State::cycle`] returns decisions. Invariants: a workload is in exactly one
-//! [`Place`]; the ledgers, the forest's usage and the holders are each the sum of all workloads that are [`Place::Holding`].
+//! [`Place`]; the ledgers, what is taken of the ground and the holders are each the sum of all workloads that are [`Place::Holding`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use crate::afs::{PastUsage, UsageBook, UsagePolicy};
 use crate::condition::Active;
 use crate::cycle::{CycleOutcome, Reason};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::Ground;
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
 use crate::nominate::{CompiledQueue, Nomination, Progress, Rules, Switch};
@@ -161,8 +162,8 @@ pub struct State {
     classes: Classes,
     users_of_flavor: BTreeMap<FlavorName, BTreeSet<ClusterId>>,
     users_of_check: BTreeMap<CheckName, BTreeSet<ClusterId>>,
-    /// Quota and usage of the whole tree.
-    pub(crate) forest: Forest,
+    /// The room there is, and what of it is taken.
+    pub(crate) ground: Ground,
     /// Workloads whose quota could be taken back.
     pub(crate) holders: Holders,
     /// The ClusterQueues that exist, by their node.
@@ -368,7 +369,7 @@ impl State {
             classes: Classes::default(),
             users_of_flavor: BTreeMap::new(),
             users_of_check: BTreeMap::new(),
-            forest: Forest::default(),
+            ground: Ground::default(),
             holders: Holders::default(),
             nodes: BTreeMap::new(),
             book,
@@ -514,7 +515,7 @@ impl State {
 
     /// Whether workloads of the queue are tried at all. *Source*: `spec/admission-engine.md 2.2`.
     pub(crate) fn is_served(&self, queue: &Queue) -> bool {
-        queue.active.is_active() && !self.forest.in_cycle(queue.node)
+        queue.active.is_active() && !self.ground.quotas().in_cycle(queue.node)
     }
 
     pub(crate) fn head_of(&self, queue: &Queue) -> Option<WorkloadId> {

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::process::Scratch;
 use super::round::{Entry, Fate, Requeue};
 use super::{Decision, Reason};
+use crate::ground::Footprint;
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction};
 use crate::state::{Claim, ClusterId, State};
@@ -61,7 +62,7 @@ impl State {
                 entry.last = entry.nomination.mode != Mode::Fit;
                 continue;
             }
-            scratch.unclaim(&mut self.forest, entry.cluster);
+            scratch.unclaim(&mut self.ground, entry.cluster);
             if fate.is_none() {
                 *fate = self.serve_claim(entry, &claim, scratch, (now, decisions));
             }
@@ -72,11 +73,8 @@ impl State {
                     Requeue::PendingPreemption | Requeue::PodsNotReady
                 ))
             ) {
-                scratch.claim(
-                    &mut self.forest,
-                    (entry.cluster, entry.node),
-                    &claim.nomination.usage,
-                );
+                let promised = Footprint::of(entry.node, &claim.nomination.usage);
+                scratch.claim(&mut self.ground, entry.cluster, promised);
             } else {
                 self.forget_claim(entry.cluster);
                 if matches!(fate, Some(Fate::Served)) {
@@ -130,7 +128,8 @@ impl State {
         };
         let node = queue.node;
         if let Some(claim) = &mut queue.claim {
-            scratch.claim(&mut self.forest, (cluster, node), &claim.nomination.usage);
+            let promised = Footprint::of(node, &claim.nomination.usage);
+            scratch.claim(&mut self.ground, cluster, promised);
             // Why: a victim that has stopped may get quota again, and then belongs to no claim.
             claim.victims.clone_from(&victims);
         }

@@ -7,12 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::round::{Entry, Fate, Requeue};
 use super::{Decision, Reason, preempt};
 use crate::flavor::{Category, Remedy};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::{Footprint, Ground};
+use crate::hierarchy::{Exact, NodeId};
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction, Switch};
 use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
+use crate::quota::Amounts;
 use crate::state::workloads::{Fresh, eviction_count};
 use crate::state::{
     Assumption, Blocking, ClusterId, Eviction, Holding, Place, Readiness, Record, State, Told,
@@ -30,9 +32,9 @@ const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 )]
 pub(super) struct Scratch {
     /// What preemptors will take once their victims have stopped, by their queues.
-    claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,
+    claims: Vec<Kept>,
     /// Quota kept for heads that have no candidates for preemption.
-    withheld: Vec<(NodeId, FlavorResource, Exact)>,
+    withheld: Vec<Kept>,
     /// The victims of this round and of earlier ones that have not stopped yet.
     pub(super) taken: Vec<Arc<Holder>>,
     /// Whether a head got quota.
@@ -45,37 +47,45 @@ pub(super) struct Scratch {
     pub(super) given_up: bool,
 }
 
+/// Room that counts as taken until the round ends.
+#[derive(Debug)]
+struct Kept {
+    /// The queue for whose head it is kept.
+    cluster: ClusterId,
+    node: NodeId,
+    amounts: Amounts,
+}
+
+impl Kept {
+    fn footprint(&self) -> Footprint<'_> {
+        Footprint::of(self.node, &self.amounts)
+    }
+}
+
 impl Scratch {
-    pub(super) fn undo(&mut self, forest: &mut Forest) {
-        let claims = self
-            .claims
-            .drain(..)
-            .map(|(_, node, pair, value)| (node, pair, value));
-        for (node, pair, value) in claims.chain(self.withheld.drain(..)) {
-            forest.remove(node, pair, value);
+    pub(super) fn undo(&mut self, ground: &mut Ground) {
+        for kept in self.claims.drain(..).chain(self.withheld.drain(..)) {
+            ground.give(kept.footprint());
         }
     }
 
     /// Counts a claim as taken.
-    pub(super) fn claim(
-        &mut self,
-        forest: &mut Forest,
-        (cluster, node): (ClusterId, NodeId),
-        usage: &[(FlavorResource, Exact)],
-    ) {
-        for (pair, value) in usage {
-            forest.add(node, *pair, *value);
-            self.claims.push((cluster, node, *pair, *value));
-        }
+    pub(super) fn claim(&mut self, ground: &mut Ground, cluster: ClusterId, footprint: Footprint<'_>) {
+        ground.take(footprint);
+        self.claims.push(Kept {
+            cluster,
+            node: footprint.node,
+            amounts: footprint.usage.to_vec(),
+        });
     }
 
     /// Stops counting the claim of a queue as taken.
-    pub(super) fn unclaim(&mut self, forest: &mut Forest, cluster: ClusterId) {
-        self.claims.retain(|(of, node, pair, value)| {
-            if *of == cluster {
-                forest.remove(*node, *pair, *value);
+    pub(super) fn unclaim(&mut self, ground: &mut Ground, cluster: ClusterId) {
+        self.claims.retain(|kept| {
+            if kept.cluster == cluster {
+                ground.give(kept.footprint());
             }
-            *of != cluster
+            kept.cluster != cluster
         });
     }
 }
@@ -90,11 +100,7 @@ impl State {
         if overlaps(entry, scratch) && self.settings.rules.recompute_overlap == Switch::On {
             self.recompute(entry, scratch);
             if entry.nomination.mode == Mode::Fit && entry.nomination.fits_only_with_gone {
-                scratch.claim(
-                    &mut self.forest,
-                    (entry.cluster, entry.node),
-                    &entry.nomination.usage,
-                );
+                scratch.claim(&mut self.ground, entry.cluster, entry.footprint());
                 self.claim_for(entry, now);
                 return Fate::Refused(Reason::AwaitsVictimsOfOthers, Requeue::PendingPreemption);
             }
@@ -162,60 +168,42 @@ impl State {
             // Why: the head can reclaim whatever others take meanwhile.
             return;
         }
-        for (pair, value) in &entry.nomination.usage {
-            let used = self.forest.usage(entry.node, *pair);
-            let nominal = Exact::from(self.forest.nominal(entry.node, *pair).get());
-            let kept = if entry.nomination.level > 0 {
-                let limit = self.forest.borrowing_limit(entry.node, *pair);
-                limit.map_or(*value, |limit| {
-                    (*value).min(nominal + Exact::from(limit.get()) - used)
-                })
+        let quotas = self.ground.quotas();
+        let mut amounts = entry.nomination.usage.clone();
+        for (pair, value) in &mut amounts {
+            let used = quotas.usage(entry.node, *pair);
+            let nominal = Exact::from(quotas.nominal(entry.node, *pair).get());
+            let most = if entry.nomination.level > 0 {
+                let limit = quotas.borrowing_limit(entry.node, *pair);
+                limit.map(|limit| nominal + Exact::from(limit.get()) - used)
             } else {
-                (*value).min(nominal - used)
+                Some(nominal - used)
             };
-            if kept > 0 {
-                self.forest.add(entry.node, *pair, kept);
-                scratch.withheld.push((entry.node, *pair, kept));
-            }
+            *value = most.map_or(*value, |most| most.min(*value));
         }
+        amounts.retain(|(_, value)| *value > 0);
+        let withheld = Kept {
+            cluster: entry.cluster,
+            node: entry.node,
+            amounts,
+        };
+        self.ground.take(withheld.footprint());
+        scratch.withheld.push(withheld);
     }
 
     /// Whether an entry still fits after those before it. It must fit later, when all victims have stopped and all claims are taken. If it
     /// needs no victims, it must also fit now.
     fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
         let victims = entry.nomination.targets.iter().map(|target| &target.holder);
-        let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
-        let later = self.fits_without(
-            entry,
-            gone.iter().flat_map(|holder| {
-                holder
-                    .usage
-                    .iter()
-                    .map(|(pair, value)| (holder.node, *pair, *value))
-            }),
-        );
+        let gone = scratch.taken.iter().chain(victims);
+        let fits = |ground: &mut Ground| ground.fits(entry.footprint());
+        let later = self.ground.without(gone.map(|holder| holder.footprint()), fits);
         let alone = scratch.claims.is_empty() && scratch.taken.is_empty();
         if !later || !entry.nomination.targets.is_empty() || alone {
             return later;
         }
-        let claims = scratch.claims.iter();
-        self.fits_without(entry, claims.map(|(_, node, pair, value)| (*node, *pair, *value)))
-    }
-
-    fn fits_without(
-        &mut self,
-        entry: &Entry,
-        gone: impl Iterator<Item = (NodeId, FlavorResource, Exact)> + Clone,
-    ) -> bool {
-        for (node, pair, value) in gone.clone() {
-            self.forest.remove(node, pair, value);
-        }
-        let mut usage = entry.nomination.usage.iter();
-        let fits = usage.all(|(pair, value)| *value == 0 || self.forest.fits(entry.node, *pair, *value));
-        for (node, pair, value) in gone {
-            self.forest.add(node, pair, value);
-        }
-        fits
+        let claims = scratch.claims.iter().map(Kept::footprint);
+        self.ground.without(claims, fits)
     }
 
     /// *Source*: `spec/admission-engine.md 2.12`.
@@ -225,11 +213,7 @@ impl State {
         scratch: &mut Scratch,
         (now, decisions): (Timestamp, &mut Vec<Decision>),
     ) -> Fate {
-        scratch.claim(
-            &mut self.forest,
-            (entry.cluster, entry.node),
-            &entry.nomination.usage,
-        );
+        scratch.claim(&mut self.ground, entry.cluster, entry.footprint());
         self.claim_for(entry, now);
         for target in &entry.nomination.targets {
             scratch.taken.push(Arc::clone(&target.holder));
@@ -254,7 +238,7 @@ impl State {
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
         let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
-        let message = preemption_message(&self.forest, uids.0, uids.1, entry.node, target);
+        let message = preemption_message(self.ground.quotas(), uids.0, uids.1, entry.node, target);
         let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
         let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
         let victim = self.records.id(&target.holder.key)?;

@@ -6,8 +6,9 @@ use super::process::{Scratch, refuse};
 use super::{Decision, Reason};
 use crate::fair::{Contender, Tournament, classical_order};
 use crate::flavor::{Category, Remedy};
+use crate::ground::Footprint;
 use crate::hierarchy::NodeId;
-use crate::nominate::{Grounds, Head, Mode, Nomination, PreemptionRules, Restriction, nominate};
+use crate::nominate::{Facts, Head, Mode, Nomination, PreemptionRules, Restriction, nominate};
 use crate::pending::{Lack, Needs, Stance, Ticket, Wait};
 use crate::queue::{ClusterQueue, Strategy};
 use crate::state::{ClusterId, Place, State, WorkloadId};
@@ -28,6 +29,13 @@ pub(super) struct Entry {
     pub(super) nomination: Nomination,
     /// What must become available before another try is worthwhile.
     pub(super) needs: Needs,
+}
+
+impl Entry {
+    /// What it would take up.
+    pub(super) fn footprint(&self) -> Footprint<'_> {
+        Footprint::of(self.node, &self.nomination.usage)
+    }
 }
 
 /// What happened to a head.
@@ -101,7 +109,7 @@ impl State {
             self.serve_claims(&tree, &mut entries, &mut fates, &mut scratch, (now, decisions));
         }
         self.serve_in_order(&mut entries, &mut fates, &mut scratch, (now, decisions));
-        scratch.undo(&mut self.forest);
+        scratch.undo(&mut self.ground);
         let mut skipped = Vec::new();
         for (entry, fate) in entries.iter().zip(fates) {
             match fate {
@@ -221,7 +229,7 @@ impl State {
     ) -> Option<Nomination> {
         let queue = self.clusters.at(cluster)?.queue.as_ref()?;
         let record = self.records.at(id)?;
-        let generation = self.forest.generation(queue.node);
+        let generation = self.ground.quotas().generation(queue.node);
         // *Source*: `spec/admission-engine.md 2.5.5`.
         let progress = record.progress.as_deref().filter(|(progress, at)| {
             queue.tries.saturating_sub(*at) <= 1 || progress.generation == generation
@@ -234,13 +242,13 @@ impl State {
             queue_time: ticket.rank.since(),
             progress: progress.map(|(progress, _)| progress),
         };
-        let mut grounds = Grounds {
-            forest: &mut self.forest,
+        let mut facts = Facts {
+            ground: &mut self.ground,
             holders: &self.holders,
             flavors: &self.flavors,
             rules: &self.settings.rules,
         };
-        Some(nominate(&mut grounds, &head, restriction))
+        Some(nominate(&mut facts, &head, restriction))
     }
 
     fn needs_of(&self, node: NodeId, nomination: &Nomination) -> Needs {
@@ -250,7 +258,7 @@ impl State {
                     .map(|(pair, lack)| Lack {
                         pair: *pair,
                         after: self.freed_after(node, *pair, *lack),
-                        needed: self.forest.available_exact(node, *pair) + lack,
+                        needed: self.ground.free(node, *pair) + lack,
                     })
                     .collect(),
             ),
@@ -304,8 +312,8 @@ impl State {
             return;
         }
         let (at, contenders): (Vec<usize>, Vec<Contender>) = contenders.into_iter().unzip();
-        let mut tournament = Tournament::new(&self.forest, contenders);
-        while let Some(next) = tournament.next(&mut self.forest, &self.settings.rules) {
+        let mut tournament = Tournament::new(&self.ground, contenders);
+        while let Some(next) = tournament.next(&mut self.ground, &self.settings.rules) {
             let Some(at) = at.get(next).copied() else { break };
             serve(self, at);
         }

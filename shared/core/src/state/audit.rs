@@ -277,9 +277,9 @@ fn audit_quota(state: &State, decisions: &[Decision]) {
         assert!(state.is_served(queue));
         for assignment in &admission.pod_sets {
             for (resource, flavor) in &assignment.flavors {
-                let pair = state.forest.known_pair(flavor, resource).unwrap();
+                let pair = state.ground.quotas().known_pair(flavor, resource).unwrap();
                 let asked = assignment.usage[resource].get() > 0;
-                let left = state.forest.available(queue.node, pair);
+                let left = state.ground.quotas().available(queue.node, pair);
                 assert!(!asked || left >= Amount::ZERO, "{left} of {flavor}/{resource}");
             }
         }
@@ -376,14 +376,18 @@ fn audit(server: &Server) {
         let ready = state.is_served(queue) && head.is_some_and(|head| queue.pending.stance(head).is_none());
         assert_eq!(state.ready.contains(&id), ready, "{name} is ready");
         assert_eq!(state.nodes.get(&queue.node), Some(&id));
-        for pair in state.forest.pairs_of(queue.node).collect::<Vec<_>>() {
+        for pair in state.ground.quotas().pairs_of(queue.node).collect::<Vec<_>>() {
             let sum = usage.remove(&(queue.node, pair)).unwrap_or(0);
-            assert_eq!(state.forest.usage(queue.node, pair), sum, "usage of {name}");
+            assert_eq!(
+                state.ground.quotas().usage(queue.node, pair),
+                sum,
+                "usage of {name}"
+            );
         }
     }
     for ((node, pair), sum) in usage {
         assert_eq!(
-            state.forest.usage(node, pair),
+            state.ground.quotas().usage(node, pair),
             sum,
             "usage of a queue that is gone"
         );

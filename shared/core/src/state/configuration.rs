@@ -23,12 +23,12 @@ impl State {
             return;
         }
         let mut touched = self.tree_of(id);
-        self.mark_cohorts_above(self.forest.queue(&spec.name));
+        self.mark_cohorts_above(self.ground.quotas().queue(&spec.name));
         self.unlink(id);
         self.link(id, &spec);
-        let node = self.forest.put_queue(&spec);
+        let node = self.ground.put_queue(&spec);
         self.nodes.insert(node, id);
-        let compiled = CompiledQueue::of(&mut self.forest, &spec);
+        let compiled = CompiledQueue::of(&mut self.ground, &spec);
         let active = report::active(&spec, &self.flavors, &self.checks);
         let Some(cluster) = self.clusters.at_mut(id) else {
             return;
@@ -77,7 +77,7 @@ impl State {
         self.mark_cohorts_above(Some(queue.node));
         self.mark(id);
         self.settle_locals_of(id, now);
-        self.forest.drop_queue(name);
+        self.ground.drop_queue(name);
         self.flush_trees(touched.into_iter().filter(|member| *member != id));
         self.touch(id);
         self.sweep_cluster(id);
@@ -88,8 +88,8 @@ impl State {
             return;
         }
         let mut touched = self.tree_of_cohort(&cohort.name);
-        self.mark_cohorts_above(self.forest.cohort(&cohort.name));
-        self.forest.put_cohort(&cohort);
+        self.mark_cohorts_above(self.ground.quotas().cohort(&cohort.name));
+        self.ground.put_cohort(&cohort);
         touched.extend(self.tree_of_cohort(&cohort.name));
         self.changed.insert(QueueRef::Cohort(cohort.name.clone()));
         self.cohorts.insert(cohort.name.clone(), cohort);
@@ -102,8 +102,8 @@ impl State {
         }
         let mut touched = self.tree_of_cohort(name);
         self.changed.insert(QueueRef::Cohort(name.clone()));
-        self.mark_cohorts_above(self.forest.cohort(name));
-        self.forest.drop_cohort(name);
+        self.mark_cohorts_above(self.ground.quotas().cohort(name));
+        self.ground.drop_cohort(name);
         touched.extend(self.tree_of_cohort(name));
         self.shape_changed(&touched);
     }
@@ -111,15 +111,16 @@ impl State {
     /// Records the cohorts above a node that is about to move or go as changed. A cohort without object ends with the last object that
     /// names it.
     fn mark_cohorts_above(&mut self, node: Option<NodeId>) {
-        for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
-            if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+        let quotas = self.ground.quotas();
+        for id in node.into_iter().flat_map(|node| quotas.path(node)) {
+            if let Some(NodeName::Cohort(name)) = quotas.name(id) {
                 self.changed.insert(QueueRef::Cohort(name.clone()));
             }
         }
     }
 
     fn tree_of_cohort(&self, name: &CohortName) -> Vec<ClusterId> {
-        let node = self.forest.cohort(name);
+        let node = self.ground.quotas().cohort(name);
         node.map(|node| self.tree_at(node)).unwrap_or_default()
     }
 
@@ -334,8 +335,8 @@ impl State {
         self.ready.remove(&id);
         self.gains.remove(&id);
         self.skipping.remove(&id);
-        if let Some(node) = self.forest.queue(&name) {
-            self.forest.released(node);
+        if let Some(node) = self.ground.quotas().queue(&name) {
+            self.ground.released(node);
         }
     }
 

@@ -180,7 +180,7 @@ impl State {
             return Some(Place::Holding(Box::new(Holding {
                 cluster,
                 local: record.local,
-                amounts: quota::held(&mut self.forest, admission, workload),
+                amounts: quota::held(&mut self.ground, admission, workload),
                 stage: if shown.is_some() && workload.is_admitted() {
                     Stage::Admitted
                 } else {

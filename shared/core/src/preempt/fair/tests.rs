@@ -362,7 +362,7 @@ fn settle(queues: &[QueuePlan], jobs: &[JobPlan], strategies: Vec<FairStrategy>,
             second_pass: false,
         };
         let contenders = heads.iter().map(contender).collect();
-        let winner = Tournament::new(&scene.forest, contenders).next(&mut scene.forest, &scene.rules);
+        let winner = Tournament::new(&scene.ground, contenders).next(&mut scene.ground, &scene.rules);
         let Some((key, nomination)) = winner.map(|winner| &heads[winner]) else {
             return End::Rest;
         };
