@@ -13,13 +13,12 @@ use roadstead_core::ground::{Footprint, Ground};
 use roadstead_core::hierarchy::NodeId;
 use roadstead_core::holders::{Holder, Holders};
 use roadstead_core::name::{FlavorName, Key};
-use roadstead_core::nominate::{
-    CompiledQueue, Facts, Head, Mode, Nomination, PreemptionRules, Rules, Switch, nominate,
-};
+use roadstead_core::nominate::{CompiledQueue, Facts, Head, Mode, Nomination, nominate};
 use roadstead_core::queue::{
     ClusterQueue, Flavor, FlavorQuota, FungibilityPolicy, PreemptionPolicy, Quota, Reclaim, ResourceGroup,
     Selector, StopPolicy, Strategy, UsageOrder, Weight, WithinClusterQueue,
 };
+use roadstead_core::rules::{PreemptionRules, Rules, Switch};
 use roadstead_core::status::Status;
 use roadstead_core::workload::{PodSet, Workload};
 

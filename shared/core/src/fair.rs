@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Exact, FlavorResource, NodeId, Share};
-use crate::nominate::{Rules, Switch};
+use crate::rules::{Rules, Switch};
 
 /// A nominated head, reduced to what its turn depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::flavor::assign::{Assigner, mode_of};
 use crate::flavor::{Category, Remedy};
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
@@ -16,15 +15,15 @@ use crate::holders::{Holder, Holders};
 use crate::name::{FlavorName, Uid};
 use crate::preempt::Target;
 use crate::queue::Flavor;
+use crate::rules::{Rules, Switch};
 use crate::status::Assignment;
 use crate::workload::{PodSet, Workload};
 
+mod assign;
 mod compiled;
-mod rules;
 
+use assign::{Assigner, mode_of};
 pub use compiled::CompiledQueue;
-pub(crate) use compiled::{CompiledFlavor, CompiledGroup};
-pub use rules::{FairStrategy, PreemptionRules, Rules, Switch};
 
 /// The facts around a head.
 #[derive(Debug)]

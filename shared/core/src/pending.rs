@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::afs::Score;
+use crate::class::ClassId;
 use crate::flavor::Category;
 use crate::hierarchy::{Exact, FlavorResource};
 use crate::name::Uid;
-pub use crate::state::{ClassId, LocalId, WorkloadId};
+use crate::table::{LocalId, WorkloadId};
 use crate::workload::Workload;
 
 /// The time that orders workloads that were evicted because their pods were not ready in time.

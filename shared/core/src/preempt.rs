@@ -14,8 +14,8 @@ use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, Holders, Line};
 use crate::name::Uid;
-use crate::nominate::{PreemptionRules, Rules};
 use crate::queue::{PreemptionPolicy, Reclaim, WithinClusterQueue};
+use crate::rules::{PreemptionRules, Rules};
 
 mod classical;
 mod fair;

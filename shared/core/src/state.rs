@@ -9,34 +9,33 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::afs::{PastUsage, UsageBook, UsagePolicy};
+use crate::class::{ClassId, Classes};
 use crate::condition::Active;
-use crate::cycle::{CycleOutcome, Reason};
 use crate::ground::Ground;
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
-use crate::nominate::{CompiledQueue, Nomination, Progress, Rules, Switch};
+use crate::nominate::{CompiledQueue, Nomination, Progress};
 use crate::pending::{AgeRule, Pending, ReclaimedAge, RequeuingTimestamp, Ticket};
 use crate::preempt::PreemptReason;
-use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue, QueueRef};
 use crate::quota::{Amounts, Ledger, Stage};
-use crate::report::QueueRef;
+use crate::reason::Reason;
+use crate::rules::{Rules, Switch};
 use crate::status::Admission;
+use crate::table::{ClusterId, LocalId, Table, WorkloadId};
 use crate::workload::Workload;
 
+mod activity;
 mod claims;
-mod classes;
 mod configuration;
+mod outcome;
 mod place;
-mod table;
 mod visible;
 mod wake;
 pub(crate) mod workloads;
 
-pub use classes::ClassId;
-use classes::Classes;
-use table::Table;
-pub use table::{ClusterId, LocalId, WorkloadId};
+pub use outcome::CycleOutcome;
 pub use visible::PendingEntry;
 
 /// The administrator's settings. *Source*: `spec/api.md API-13`.
@@ -211,6 +210,19 @@ pub(crate) struct Cluster {
     pub(crate) noted: bool,
 }
 
+impl Cluster {
+    /// A ClusterQueue of which only the name is known.
+    fn unknown(name: &ClusterQueueName) -> Self {
+        Self {
+            name: name.clone(),
+            queue: None,
+            ledger: Ledger::default(),
+            locals: BTreeSet::new(),
+            noted: false,
+        }
+    }
+}
+
 /// A ClusterQueue that exists, and its pending workloads.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
@@ -317,6 +329,15 @@ pub(crate) struct Holding {
 pub(crate) enum Readiness {
     Ready,
     NotReady,
+}
+
+/// Whether a change of a workload is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fresh {
+    /// The workload goes back to the heap.
+    Yes,
+    /// The workload stays where it is, if it can.
+    No,
 }
 
 /// A decided reservation that is not visible yet.

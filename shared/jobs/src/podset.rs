@@ -8,7 +8,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_core::name::{CheckName, FlavorName};
 use roadstead_core::queue::Flavor;
 use roadstead_core::status::{Admission, CheckState};
-use roadstead_core::workload::Toleration;
+use roadstead_core::taint::Toleration;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 

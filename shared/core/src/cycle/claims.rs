@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::process::Scratch;
-use super::round::{Entry, Fate, Requeue};
-use super::{Decision, Reason};
+use super::Decision;
+use super::head::{Entry, Fate, Requeue};
+use super::scratch::Scratch;
 use crate::ground::Footprint;
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction};
-use crate::state::{Claim, ClusterId, State};
+use crate::reason::Reason;
+use crate::state::{Claim, State};
+use crate::table::ClusterId;
 
 /// *Limit*: how long a head keeps the quota that its victims have given back while other victims have not stopped. After that the head goes
 /// on waiting, but comes after all others, so that a victim that never stops blocks no other workload.

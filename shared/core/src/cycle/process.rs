@@ -4,91 +4,24 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::round::{Entry, Fate, Requeue};
-use super::{Decision, Reason, preempt};
-use crate::flavor::{Category, Remedy};
-use crate::ground::{Footprint, Ground};
-use crate::hierarchy::{Exact, NodeId};
-use crate::holders::Holder;
-use crate::nominate::{Mode, Restriction, Switch};
+use super::head::{Entry, Fate, Requeue, refuse};
+use super::scratch::{Kept, Scratch};
+use super::{Decision, preempt};
+use crate::flavor::Remedy;
+use crate::ground::Ground;
+use crate::hierarchy::Exact;
+use crate::nominate::{Mode, Restriction};
 use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
-use crate::quota::Amounts;
-use crate::state::workloads::{Fresh, eviction_count};
-use crate::state::{
-    Assumption, Blocking, ClusterId, Eviction, Holding, Place, Readiness, Record, State, Told,
-};
+use crate::reason::Reason;
+use crate::rules::Switch;
+use crate::state::workloads::eviction_count;
+use crate::state::{Assumption, Blocking, Eviction, Fresh, Holding, Place, Readiness, Record, State, Told};
 use crate::status::Admission;
 
 /// *Limit*: how long a decided eviction may take to become visible before it is decided again.
 const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
-
-/// What the end of the round undoes, and what happened in the round.
-#[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says independently of the others that something happened in the round"
-)]
-pub(super) struct Scratch {
-    /// What preemptors will take once their victims have stopped, by their queues.
-    claims: Vec<Kept>,
-    /// Quota kept for heads that have no candidates for preemption.
-    withheld: Vec<Kept>,
-    /// The victims of this round and of earlier ones that have not stopped yet.
-    pub(super) taken: Vec<Arc<Holder>>,
-    /// Whether a head got quota.
-    pub(super) served: bool,
-    /// Whether a head left the heap, or was put back to try other flavors.
-    pub(super) moved: bool,
-    /// Whether an eviction was decided.
-    pub(super) evicted: bool,
-    /// Whether a head gave up a claim, so that others may fit though nothing was released.
-    pub(super) given_up: bool,
-}
-
-/// Room that counts as taken until the round ends.
-#[derive(Debug)]
-struct Kept {
-    /// The queue for whose head it is kept.
-    cluster: ClusterId,
-    node: NodeId,
-    amounts: Amounts,
-}
-
-impl Kept {
-    fn footprint(&self) -> Footprint<'_> {
-        Footprint::of(self.node, &self.amounts)
-    }
-}
-
-impl Scratch {
-    pub(super) fn undo(&mut self, ground: &mut Ground) {
-        for kept in self.claims.drain(..).chain(self.withheld.drain(..)) {
-            ground.give(kept.footprint());
-        }
-    }
-
-    /// Counts a claim as taken.
-    pub(super) fn claim(&mut self, ground: &mut Ground, cluster: ClusterId, footprint: Footprint<'_>) {
-        ground.take(footprint);
-        self.claims.push(Kept {
-            cluster,
-            node: footprint.node,
-            amounts: footprint.usage.to_vec(),
-        });
-    }
-
-    /// Stops counting the claim of a queue as taken.
-    pub(super) fn unclaim(&mut self, ground: &mut Ground, cluster: ClusterId) {
-        self.claims.retain(|kept| {
-            if kept.cluster == cluster {
-                ground.give(kept.footprint());
-            }
-            kept.cluster != cluster
-        });
-    }
-}
 
 impl State {
     pub(super) fn process(
@@ -319,20 +252,6 @@ impl State {
             considered,
         })
     }
-}
-
-/// The fate of a head that has no room and no candidates for preemption.
-pub(super) fn refuse(entry: &Entry) -> Fate {
-    let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
-        || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
-        |refusal| (refusal.category, refusal.message.clone(), refusal.remedy),
-    );
-    let requeue = if entry.nomination.mode == Mode::NoFit {
-        Requeue::NoRoom(remedy)
-    } else {
-        Requeue::NoCandidates
-    };
-    Fate::Refused(Reason::NoRoom { category, text }, requeue)
 }
 
 /// Whether an entry counts on victims that were chosen for others in this round.

@@ -2,9 +2,9 @@
 
 use super::{Contender, Tournament, classical_order};
 use crate::ground::Footprint;
-use crate::nominate::Switch;
 use crate::nominate::scene::{Limits, Scene, cpu_group, own, queue};
 use crate::queue::Weight;
+use crate::rules::Switch;
 use crate::state::fixtures::at;
 
 const fn weight(value: u64) -> Weight {

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    CompiledQueue, Facts, Head, Mode, Nomination, PreemptionRules, Progress, Restriction, Rules, nominate,
-};
+use super::{CompiledQueue, Facts, Head, Mode, Nomination, Progress, Restriction, nominate};
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::FlavorName;
 use crate::queue::{ClusterQueue, Cohort, Flavor, FlavorQuota, Quota, ResourceGroup, Weight};
+use crate::rules::{PreemptionRules, Rules};
 use crate::state::fixtures::{at, cluster_queue, flavor, pod_set, workload};
 use crate::workload::Workload;
 use crate::{amount::Amount, name::Key};

@@ -6,9 +6,10 @@ use proptest::prelude::{ProptestConfig, prop, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::scene::{Scene, asks, own, queue};
-use super::{Mode, PreemptionRules, Restriction, Switch};
+use super::{Mode, Restriction};
 use crate::ground::Footprint;
 use crate::queue::{BorrowWithinCohort, ClusterQueue, PreemptionPolicy, Reclaim, Weight, WithinClusterQueue};
+use crate::rules::{PreemptionRules, Switch};
 use crate::state::fixtures::{pod_set, workload};
 use crate::workload::Workload;
 

@@ -16,7 +16,7 @@ use crate::ground::Footprint;
 use crate::hierarchy::{Exact, FlavorResource, NodeId, NodeName, Share};
 use crate::holders::Holder;
 use crate::name::Uid;
-use crate::nominate::{FairStrategy, Switch};
+use crate::rules::{FairStrategy, Switch};
 
 /// *Limit*: how often a search starts again without victims that were not justified.
 const RETRIES: usize = 3;

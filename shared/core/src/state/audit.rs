@@ -8,17 +8,18 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use super::fixtures::{
     at, cluster_queue, evict, finish, flavor, group, hold, in_cohort, pod_set, release, workload,
 };
-use super::{Event, LocalId, Pace, Place, Readiness, Settings, State, Told};
+use super::{Event, Pace, Place, Readiness, Settings, State, Told};
 use crate::amount::Amount;
 use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::name::Key;
-use crate::nominate::{PreemptionRules, Rules};
 use crate::pending::{Stance, Wait};
 use crate::queue::{LocalQueue, PreemptionPolicy, StopPolicy};
 use crate::quota::Ledger;
+use crate::rules::{PreemptionRules, Rules};
 use crate::status::Requeue;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 use crate::workload::Workload;
 use histories::{comings, ground, preemption, rules, step};
 
@@ -295,10 +296,10 @@ fn audit(server: &Server) {
     let state = &server.state;
     let known: BTreeSet<_> = state.records.iter().map(|(key, _, _)| key).collect();
     assert_eq!(known, server.workloads.keys().collect(), "no workload is lost");
-    let mut ledgers: BTreeMap<super::ClusterId, Ledger> = BTreeMap::new();
+    let mut ledgers: BTreeMap<ClusterId, Ledger> = BTreeMap::new();
     let mut local_ledgers: BTreeMap<LocalId, Ledger> = BTreeMap::new();
     let mut local_pending: BTreeMap<LocalId, usize> = BTreeMap::new();
-    let mut queued: BTreeMap<super::ClusterId, BTreeSet<super::WorkloadId>> = BTreeMap::new();
+    let mut queued: BTreeMap<ClusterId, BTreeSet<WorkloadId>> = BTreeMap::new();
     let mut usage: BTreeMap<(NodeId, FlavorResource), Exact> = BTreeMap::new();
     let (mut holders, mut unready, mut classes) = (0, 0, BTreeSet::new());
     for (key, id, record) in state.records.iter() {

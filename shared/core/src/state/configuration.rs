@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Cluster, ClusterId, LocalId, Queue, State};
+use super::activity::active;
+use super::{Cluster, Fresh, Queue, State};
 use crate::afs::PastUsage;
 use crate::hierarchy::{NodeId, NodeName};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key};
 use crate::nominate::CompiledQueue;
 use crate::pending::Pending;
-use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
-use crate::quota::Ledger;
-use crate::report::{self, QueueRef};
-use crate::state::workloads::Fresh;
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue, QueueRef};
+use crate::table::{ClusterId, LocalId};
 
 impl State {
     pub(super) fn put_cluster_queue(&mut self, spec: ClusterQueue, now: Timestamp) {
-        let id = self.clusters.ensure(&spec.name, || unknown(&spec.name));
+        let id = self.clusters.ensure(&spec.name, || Cluster::unknown(&spec.name));
         if self.queue(id).is_some_and(|queue| queue.spec == spec) {
             return;
         }
@@ -29,7 +28,7 @@ impl State {
         let node = self.ground.put_queue(&spec);
         self.nodes.insert(node, id);
         let compiled = CompiledQueue::of(&mut self.ground, &spec);
-        let active = report::active(&spec, &self.flavors, &self.checks);
+        let active = active(&spec, &self.flavors, &self.checks);
         let Some(cluster) = self.clusters.at_mut(id) else {
             return;
         };
@@ -147,7 +146,7 @@ impl State {
         }
         let cluster = self
             .clusters
-            .ensure(&queue.cluster_queue, || unknown(&queue.cluster_queue));
+            .ensure(&queue.cluster_queue, || Cluster::unknown(&queue.cluster_queue));
         let key = queue.key.clone();
         self.set_cluster(id, Some(cluster));
         if let Some(local) = self.locals.at_mut(id) {
@@ -280,7 +279,7 @@ impl State {
         let Some(queue) = self.clusters.at_mut(id).and_then(|c| c.queue.as_mut()) else {
             return false;
         };
-        let active = report::active(&queue.spec, &self.flavors, &self.checks);
+        let active = active(&queue.spec, &self.flavors, &self.checks);
         if active == queue.active {
             return false;
         }
@@ -365,17 +364,6 @@ impl State {
         for rule in &queue.spec.checks {
             unlink(&mut self.users_of_check, &rule.name, &id);
         }
-    }
-}
-
-/// A ClusterQueue of which only the name is known.
-pub(super) fn unknown(name: &ClusterQueueName) -> Cluster {
-    Cluster {
-        name: name.clone(),
-        queue: None,
-        ledger: Ledger::default(),
-        locals: BTreeSet::new(),
-        noted: false,
     }
 }
 

@@ -3,15 +3,15 @@
 use jiff::Timestamp;
 
 use super::workloads::backoff_end;
-use super::{ClusterId, Holding, LocalId, Place, Readiness, State, WorkloadId};
+use super::{Holding, Place, Readiness, State};
 use crate::afs::ByResource;
 use crate::ground::Footprint;
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, PastUsage};
 use crate::pending::{Stance, Ticket, Wait};
-use crate::queue::{Strategy, UsageOrder};
+use crate::queue::{QueueRef, Strategy, UsageOrder};
 use crate::quota::{self, Stage};
-use crate::report::QueueRef;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 
 impl State {
     /// Moves a workload to another place.

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::place::by_resource;
-use super::workloads::Fresh;
-use super::{ClusterId, LocalId, Place, Queue, State, WorkloadId};
+use super::{Fresh, Place, Queue, State};
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::pending::{Lack, Ticket};
-use crate::queue::{Reclaim, UsageOrder, WithinClusterQueue};
+use crate::queue::{QueueRef, Reclaim, UsageOrder, WithinClusterQueue};
+use crate::table::{ClusterId, LocalId, WorkloadId};
 
 /// The workloads that a queue could preempt.
 struct Reach {
@@ -197,7 +197,7 @@ impl State {
         if let Some(queue) = self.queue_mut(id) {
             queue.pending.flush_all();
             let name = queue.spec.name.clone();
-            self.changed.insert(crate::report::QueueRef::Cluster(name));
+            self.changed.insert(QueueRef::Cluster(name));
         }
         self.touch(id);
     }
@@ -268,7 +268,7 @@ impl State {
                 self.stale_past.insert(id);
                 queues.extend(self.locals.at(id).and_then(|local| local.cluster));
             }
-            self.changed.insert(crate::report::QueueRef::Local(key));
+            self.changed.insert(QueueRef::Local(key));
         }
         for queue in queues {
             self.touch(queue);

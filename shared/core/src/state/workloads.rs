@@ -2,25 +2,15 @@
 
 use jiff::Timestamp;
 
-use super::{
-    Assumption, ClusterId, Holding, Local, LocalId, Place, Readiness, Record, State, Told, WorkloadId,
-};
+use super::{Assumption, Cluster, Fresh, Holding, Local, Place, Readiness, Record, State, Told};
 use crate::condition::{Condition, Truth};
 use crate::name::{CheckName, Key, Uid};
 use crate::pending::{Rank, Ticket};
 use crate::queue::{StopPolicy, UsageOrder};
 use crate::quota::{self, Stage};
 use crate::status::CheckPhase;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 use crate::workload::Workload;
-
-/// Whether a change of the workload is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fresh {
-    /// The workload goes back to the heap.
-    Yes,
-    /// The workload stays where it is, if it can.
-    No,
-}
 
 impl State {
     pub(super) fn put_workload(&mut self, workload: Box<Workload>, now: Timestamp) {
@@ -175,7 +165,7 @@ impl State {
             let quota = workload.status.conditions.when_true("QuotaReserved");
             let since = record.assumption.as_ref().map(|a| a.since);
             let cluster = self.clusters.ensure(&admission.cluster_queue, || {
-                super::configuration::unknown(&admission.cluster_queue)
+                Cluster::unknown(&admission.cluster_queue)
             });
             return Some(Place::Holding(Box::new(Holding {
                 cluster,

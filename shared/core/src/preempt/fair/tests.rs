@@ -9,11 +9,11 @@ use crate::fair::{Contender, Tournament};
 use crate::holders::Holder;
 use crate::name::Key;
 use crate::nominate::scene::{Limits, Scene, cpu_group, own, queue, quota};
-use crate::nominate::{FairStrategy, PreemptionRules};
 use crate::preempt::PreemptReason;
 use crate::queue::{
     ClusterQueue, FlavorQuota, PreemptionPolicy, Reclaim, ResourceGroup, Weight, WithinClusterQueue,
 };
+use crate::rules::{FairStrategy, PreemptionRules};
 use crate::state::fixtures::{at, cluster_queue, pod_set, workload};
 use crate::workload::Workload;
 

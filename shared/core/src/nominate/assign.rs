@@ -6,18 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Category, Remedy, Undeclared, suits};
+use super::compiled::{CompiledFlavor, CompiledGroup};
+use super::{Head, Mode, Nomination, Progress, Refusal};
 use crate::amount::Amount;
+use crate::flavor::{Category, Remedy, suits};
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Counting, Exact, FlavorResource};
 use crate::holders::Holders;
 use crate::name::{FlavorName, ResourceName, Uid};
-use crate::nominate::{
-    CompiledFlavor, CompiledGroup, Head, Mode, Nomination, PreemptionRules, Progress, Refusal, Rules, Switch,
-};
 use crate::preempt::{Candidates, Found, Search, Target};
 use crate::quantity;
 use crate::queue::{BorrowWithinCohort, Flavor, FlavorPreference, Fungibility, Reclaim};
+use crate::rules::{PreemptionRules, Rules, Switch, Undeclared};
 use crate::status::Assignment;
 use crate::workload::PodSet;
 
