@@ -13,7 +13,8 @@ use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::appwrapper::ROW;
-use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
+use roadstead_jobs::kind::{DefaultFacts, Namespace, Owner, Presence};
+use roadstead_jobs::webhook as rules;
 use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
