@@ -15,7 +15,7 @@ use crate::name::{ClusterQueueName, Key, Uid};
 use crate::preempt::PreemptReason;
 use crate::queue::StopPolicy;
 use crate::reason::Reason;
-use crate::state::workloads::{local_key, may_queue};
+use crate::state::workloads::local_key;
 use crate::state::{Eviction, Pace, Place, Record, State, Told};
 use crate::status::Admission;
 use crate::table::{ClusterId, WorkloadId};
@@ -225,7 +225,7 @@ impl State {
         if workload.is_finished() || workload.has_quota() {
             return None;
         }
-        if !may_queue(workload) {
+        if !workload.may_queue() {
             let told = workload.is_gated() && workload.active && !workload.deleting;
             return told.then(|| Reason::Gated(workload.gated_by.clone()));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::amount::Amount;
-use crate::condition::Truth;
+use crate::condition::{Condition, Truth};
 use crate::name::{Key, PodSetName, ResourceName, Uid};
 use crate::status::Status;
 use crate::taint::Toleration;
@@ -83,6 +83,17 @@ impl Workload {
     /// The priority by which it is queued and preempted. *Source*: `spec/admission-engine.md 4.4`.
     pub fn effective_priority(&self) -> i64 {
         i64::from(self.priority) + i64::from(self.boost)
+    }
+
+    /// Whether it may stand in a queue at all, as far as that depends on itself. *Source*: `spec/admission-engine.md 1.1`.
+    pub fn may_queue(&self) -> bool {
+        let conditions = &self.status.conditions;
+        let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
+        !self.deleting
+            && self.active
+            && !self.is_gated()
+            && !conditions.get("QuotaReserved").is_some_and(on_hold)
+            && !conditions.is_true("WaitingForReplacementPods")
     }
 
     /// Whether it must not be queued yet: `Requeued` is False, or `requeueState.requeueAt` lies ahead.

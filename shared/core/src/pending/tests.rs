@@ -15,12 +15,7 @@ fn evicted(mut workload: Workload, reason: &'static str, second: i64) -> Workloa
 }
 
 fn rank(number: u32, workload: &Workload, age: AgeRule) -> Rank {
-    Rank::of(
-        WorkloadId::nth(number),
-        workload,
-        workload.effective_priority(),
-        age,
-    )
+    Rank::of(WorkloadId::nth(number), workload, age)
 }
 
 fn check_first(first: &Workload, second: &Workload, age: AgeRule) {

@@ -307,7 +307,7 @@ fn audit(server: &Server) {
         let local = crate::state::workloads::local_key(&record.workload);
         assert!(state.locals.get(&local).unwrap().workloads.contains(&id));
         let may_be_out = record.workload.is_finished()
-            || !crate::state::workloads::may_queue(&record.workload)
+            || !record.workload.may_queue()
             || state.local_named(&local).is_none_or(|(l, _)| {
                 l.stop != StopPolicy::None || state.queue_named(&l.cluster_queue).is_none()
             });

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Assumption, Cluster, Fresh, Holding, Local, Place, Readiness, Record, State, Told};
-use crate::condition::{Condition, Truth};
+use crate::condition::Truth;
 use crate::name::{CheckName, Key, Uid};
 use crate::pending::{Rank, Ticket};
 use crate::queue::{StopPolicy, UsageOrder};
@@ -187,7 +187,7 @@ impl State {
                 reserved_at: quota.map(|c| c.since).or(since).unwrap_or(workload.created),
             })));
         }
-        if workload.has_quota() || !may_queue(workload) {
+        if workload.has_quota() || !workload.may_queue() {
             return Some(Place::Out);
         }
         let local = self.locals.at(record.local)?;
@@ -205,7 +205,7 @@ impl State {
             cluster,
             local: record.local,
             ticket: Ticket {
-                rank: Rank::of(id, workload, workload.effective_priority(), self.settings.age()),
+                rank: Rank::of(id, workload, self.settings.age()),
                 class: record.class,
                 line: counts.then_some(record.local),
             },
@@ -305,17 +305,6 @@ pub(crate) fn eviction_count(workload: &Workload) -> u64 {
 /// The LocalQueue that a workload names.
 pub(crate) fn local_key(workload: &Workload) -> Key {
     Key::new(workload.key.namespace.clone(), workload.queue.as_str())
-}
-
-/// The rules of `spec/admission-engine.md 1.1` that depend on the workload alone.
-pub(crate) fn may_queue(workload: &Workload) -> bool {
-    let conditions = &workload.status.conditions;
-    let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
-    !workload.deleting
-        && workload.active
-        && !workload.is_gated()
-        && !conditions.get("QuotaReserved").is_some_and(on_hold)
-        && !conditions.is_true("WaitingForReplacementPods")
 }
 
 /// The time at which a back-off ends by itself.
