@@ -15,7 +15,8 @@ use roadstead_api::kueue::v1beta2::{
 };
 use roadstead_convert::Shares;
 use roadstead_core::name::{ClusterQueueName, CohortName, Key};
-use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport, QueueRef};
+use roadstead_core::queue::QueueRef;
+use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport};
 use roadstead_core::state::State;
 use roadstead_kubeio::cache::{self, Cache};
 use roadstead_kubeio::dirty::Dirty;

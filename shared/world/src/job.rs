@@ -19,14 +19,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
-use crate::act::Action;
+use crate::action::{Action, Plan, TRACKING};
 use crate::{sooner, stamp};
 use tally::Tally;
 
 /// The `managedBy` of Jobs that name no controller.
 const CONTROLLER: &str = "kubernetes.io/job-controller";
-/// Keeps a pod until it is counted.
-pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pods created for one Job in one turn.
 const CREATE_MAX: i32 = 500;
 /// Pause after the first of several failures in a row; each further one doubles it.
@@ -38,24 +36,6 @@ const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 const COMPLETE: &str = "Complete";
 const FAILURE_TARGET: &str = "FailureTarget";
 const FAILED: &str = "Failed";
-
-/// The writes that are due now, and when to decide again if nothing changes.
-#[derive(Debug, Default)]
-pub(crate) struct Plan {
-    pub(crate) actions: Vec<Action>,
-    pub(crate) due: Option<Timestamp>,
-}
-
-impl Plan {
-    fn of(actions: Vec<Action>) -> Self {
-        Self { actions, due: None }
-    }
-
-    pub(crate) fn add(&mut self, other: Self) {
-        self.actions.extend(other.actions);
-        self.due = sooner(self.due, other.due);
-    }
-}
 
 /// The writes that are due for all Jobs, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {

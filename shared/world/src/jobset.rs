@@ -5,8 +5,6 @@
 //! *Limits*: success and failure policies, restarts, orders of start, headless Services, volume claims and
 //! `ttlSecondsAfterFinished` are not played: the JobSet succeeds when all its Jobs have, and fails with the first that does.
 
-mod model;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,11 +13,10 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use crate::act::Action;
-use crate::job::{Plan, by_controller};
+use crate::action::{Action, Plan};
+use crate::job::by_controller;
+use crate::model::jobset::{JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus};
 use crate::stamp;
-pub(crate) use model::{JobSet, JobSetStatus};
-use model::{ReplicatedJob, ReplicatedJobStatus};
 
 /// The `managedBy` of JobSets that name no controller.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";

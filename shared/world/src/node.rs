@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
-use crate::act::Action;
+use crate::action::Action;
 use crate::stamp;
 
 /// A node that exists only in the API.

@@ -5,8 +5,6 @@
 //! *Limits*: restarts (`restartPolicy: ExitCode`, `backoffLimit`), deadlines, time to live, elastic jobs and the Service of the
 //! master are not played. A pod that has failed fails the job.
 
-mod model;
-
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,12 +12,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use crate::act::Action;
-use crate::job::{Plan, by_controller};
+use crate::action::{Action, Plan};
+use crate::job::by_controller;
+use crate::model::torch::{Condition, PyTorchJob, PyTorchJobStatus, ReplicaSpec, ReplicaStatus};
 use crate::play::has_ended;
 use crate::stamp;
-use model::{Condition, ReplicaSpec, ReplicaStatus};
-pub(crate) use model::{PyTorchJob, PyTorchJobStatus};
 
 /// The `managedBy` of `PyTorchJobs` that name no controller.
 const CONTROLLER: &str = "kubeflow.org/training-operator";

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
 use crate::json;
-use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::remote::skeleton;
 
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
