@@ -167,6 +167,7 @@ mod tests {
 
     use jiff::Timestamp;
     use kube::client::Body;
+    use roadstead_core::cluster::link::Link;
     use roadstead_core::lease::{self, Grant, Moment};
     use roadstead_kubeio::connect::{Credential, Endpoint};
     use serde_json::{Value, from_value, json};
@@ -206,8 +207,10 @@ mod tests {
         let remote = Remote::new(
             "east".into(),
             (&[], &Arc::default()),
-            Timestamp::UNIX_EPOCH,
-            Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+            Link::new(
+                Timestamp::UNIX_EPOCH,
+                Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+            ),
         );
         registry.insert(Arc::new(remote.dialled(client.clone(), &endpoint(server))));
         let credentials = Credentials {

@@ -14,6 +14,7 @@ use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
 use roadstead_core::bug;
+use roadstead_core::cluster::link::{Effect, Event, Link, Miss};
 use roadstead_core::dispatch::farewell::{Body, Deletion, Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
@@ -34,7 +35,7 @@ use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::{Miss, Proof, Remote};
+use crate::remote::Remote;
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
@@ -164,17 +165,18 @@ impl Site<'_> {
             origin: &self.d.origin,
             epoch: self.scene.epoch(),
             lost: self.scene.lost(),
-            lease_secs: { self.remote.keeps_lease() }.then(|| self.d.lessor.terms.length().as_secs()),
+            lease_secs: { self.remote.link(|link| link.grant().was_answered()) }
+                .then(|| self.d.lessor.terms.length().as_secs()),
         };
         let copy = roadstead_convert::remote_workload(&local, stamp);
         let workloads = self.workloads();
         let Some(answer) = self.patiently(write::create(&workloads, &copy)).await else {
             let why = format!("no answer within {} s", OFFER_MAX.as_secs());
-            return self.offer_elsewhere(Miss::Silent, &why);
+            return self.offer_elsewhere(Miss::NoAnswer, &why);
         };
         match answer {
             Written::Done(object) => {
-                self.remote.proves_well(Proof::Wrote);
+                self.remote.step(Event::RequestAnswered);
                 self.remote.workloads.observe(*object);
                 self.count_copy(&local);
                 Ok(())
@@ -190,7 +192,7 @@ impl Site<'_> {
                 self.exclude(Cause::WebhookFailed, why);
                 Ok(())
             }
-            Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
+            Written::Unclear(why) => self.offer_elsewhere(Miss::Error, &why),
         }
     }
 
@@ -207,21 +209,21 @@ impl Site<'_> {
     ///
     /// *Source*: `spec/multikueue.md 4.3`.
     async fn patiently<T>(&self, offer: impl Future<Output = T>) -> Option<T> {
-        let (pace, began) = (&self.remote.pace, Instant::now());
+        let began = Instant::now();
         let mut offer = pin!(offer);
-        let late_after = pace.late_after();
+        let late_after = self.remote.link(Link::late_after);
         let answer = if let Ok(answer) = tokio::time::timeout(late_after, &mut offer).await {
             Some(answer)
         } else {
-            let (_late, is_first) = pace.late();
-            if is_first {
+            let (_late, effect) = self.remote.late();
+            if effect == Effect::Slow {
                 self.d.worker_is_late(self.remote);
             }
             let left = OFFER_MAX.saturating_sub(late_after);
             tokio::time::timeout(left, offer).await.ok()
         };
         if answer.is_some() {
-            pace.answered(began.elapsed());
+            self.remote.step(Event::CopyAnswered(began.elapsed()));
         }
         answer
     }
@@ -232,11 +234,11 @@ impl Site<'_> {
     /// Invariant: a copy that turns up there later is removed, because this worker is no candidate then.
     fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), Failure> {
         let detail = format!("creating the workload was not answered: {why}");
-        let was_late = self.remote.is_late();
-        if self.remote.missed(miss, why) {
+        let was_slow = self.remote.link(Link::is_slow);
+        if self.remote.step(Event::RequestFailed(miss, why)) == Effect::Unusable {
             self.exclude(Cause::NoAnswer, detail.clone());
         }
-        if !was_late {
+        if !was_slow {
             self.d.worker_is_late(self.remote);
         }
         Err(Failure::passing(detail))
