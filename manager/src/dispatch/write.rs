@@ -3,6 +3,8 @@
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
+mod later;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, KindCache, look_at, named};
 use roadstead_jobs::JobKind;
-use roadstead_jobs::kind::{Later, Unmatched};
+use roadstead_jobs::kind::Unmatched;
 use roadstead_jobs::needs::Need;
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kinds::Members;
@@ -30,7 +32,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::owning::{later, owner_of, unmatched_on};
+use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
@@ -410,35 +412,6 @@ impl Site<'_> {
         let is_stray = |copy: &DynamicObject| stray.iter().any(|id| copy.uid().as_deref() == Some(&id.uid));
         for copy in there.objects().filter(|copy| is_stray(copy)) {
             self.delete_copy(jobs, copy).await?;
-        }
-        Ok(())
-    }
-
-    /// A refusal ends no run: it is tried again, because the job runs without this change too.
-    async fn update_job(&self) -> Result<(), String> {
-        let job_key = self.scene.job_key.as_ref();
-        let Some((jobs, there)) = read::find_job(self.remote, self.key, job_key) else {
-            return Ok(());
-        };
-        // Why: managers that were registered by hand may lack the right.
-        if !self.remote.may_change(&jobs.resource) {
-            return Ok(());
-        }
-        let stored = self.d.caches.workloads.get(self.key);
-        let owner = stored.as_deref().and_then(|stored| owner_of(self.d, stored));
-        for Later { copy, mut patch } in owner.map(|owner| later(&owner, &there)).unwrap_or_default() {
-            patch["metadata"]["uid"] = json!(copy.uid);
-            match write::patch(&self.api_of(jobs), &copy.name, &patch).await {
-                Written::Done(object) => jobs.objects.observe(*object),
-                Written::Gone | Written::AlreadyExists => {}
-                Written::Conflict => {
-                    self.d.metrics.conflict(&self.remote.name);
-                    return Err(format!("updating {} met a newer version", copy.name));
-                }
-                Written::Refused(why) | Written::Unclear(why) => {
-                    return Err(format!("updating {}: {why}", copy.name));
-                }
-            }
         }
         Ok(())
     }

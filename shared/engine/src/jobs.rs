@@ -16,7 +16,6 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
-use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;

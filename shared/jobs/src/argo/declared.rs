@@ -71,7 +71,7 @@ fn pod_set(entry: &Value, workflow: &Value) -> Result<JobPodSet, (String, String
         all.find(|template| json::text(template, &["name"]).is_some_and(|own| pods::set_name(own) == name));
     let main = json!({"name": "main", "resources": {"requests": requests}});
     let empty = json!({});
-    let mut pod = pods::pod(workflow, template.unwrap_or(&empty), vec![main]);
+    let mut pod = pods::pod(workflow, template.unwrap_or(&empty), &[main]);
     json::remove(&mut pod, &["spec", "initContainers"]);
     Ok(JobPodSet {
         name: name.to_owned(),

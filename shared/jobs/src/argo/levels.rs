@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
             levels.extend(self.side_by_side(&tasks)?);
         }
         if let Some(containers) = pods::containers(template) {
-            let pod = pods::pod(self.workflow, template, containers);
+            let pod = pods::pod(self.workflow, template, &containers);
             let requests = pods::requests(&pod)?;
             self.pods.insert(name.to_owned(), (pod, requests));
             levels.push(Level::from([(name.to_owned(), 1)]));

@@ -39,7 +39,7 @@ pub(super) fn set_name(template: &str) -> String {
 }
 
 /// The pod of a template that runs these containers.
-pub(super) fn pod(workflow: &Value, template: &Value, containers: Vec<Value>) -> Value {
+pub(super) fn pod(workflow: &Value, template: &Value, containers: &[Value]) -> Value {
     let mut spec = json!({"restartPolicy": "Never", "containers": containers});
     let init: Vec<Value> = { json::list(template, &["initContainers"]).iter() }
         .map(|container| slim(container, None))

@@ -546,33 +546,6 @@ fn a_job_is_created_only_when_the_stored_status_names_the_cluster() {
     assert_eq!(case.plan().on("a"), [CreateJob]);
 }
 
-/// Spec: jobs 12.9
-#[test]
-fn a_copy_that_lacks_a_later_change_gets_it_and_its_run_goes_on() {
-    let outdated = RemoteJob {
-        twins: Twins::Outdated,
-        ..RUNNING
-    };
-    let of = |job: RemoteJob| Case::won().remote("a", reachable(Some(admitted(1)), Some(job)));
-    let mut case = of(outdated);
-    let failure = Failure {
-        until: at(99),
-        cause: Cause::NoAnswer,
-        detail: String::new(),
-    };
-    for failures in [BTreeMap::new(), [("a".into(), failure)].into()] {
-        case.failures = failures;
-        let plan = case.plan();
-        assert_eq!(plan.on("a"), [RemoteAction::UpdateJob]);
-        assert_eq!((plan.check().0, plan.cluster()), (CheckPhase::Ready, Some("a")));
-    }
-    let ended = RemoteJob {
-        finished: true,
-        ..outdated
-    };
-    assert!(!of(ended).plan().on("a").contains(&RemoteAction::UpdateJob));
-}
-
 /// Spec: safety 1 I1
 #[test]
 fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
