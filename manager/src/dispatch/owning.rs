@@ -7,7 +7,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, JobKey, JobRef, KindCache, is_of_group};
 use roadstead_engine::jobs::job_of;
-use roadstead_jobs::kind::{Members, Unmatched};
+use roadstead_jobs::kind::{Later, Members, Unmatched};
 
 use super::Dispatch;
 
@@ -85,6 +85,12 @@ pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &Cached
         .collect();
     unmatched.lacking.retain(|name| names.contains(name));
     unmatched
+}
+
+/// What the copies of a job on a worker lack of the later changes of its objects.
+pub(super) fn later(owner: &Owning<'_>, copies: &CachedJob) -> Vec<Later> {
+    let compare = |local: Members<'_>| copies.with(|copies| owner.jobs.kind.later(local, copies));
+    owner.job().map(|job| job.with(compare)).unwrap_or_default()
 }
 
 /// The API group of a version such as `batch/v1`; empty for `v1`.

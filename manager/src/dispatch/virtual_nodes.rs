@@ -6,6 +6,7 @@
 //! *Source*: `spec/jobs.md 12.9`.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
+use roadstead_api::config::WebhookServer;
 use roadstead_api::constants::{annotations, labels, names};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{ClusterName, Key};
@@ -63,10 +65,38 @@ impl Kept {
     }
 }
 
+/// Where API servers reach the server of this process that answers for the nodes: its webhook server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    address: IpAddr,
+    port: u16,
+}
+
+impl Endpoint {
+    /// The address on which the webhook server listens; where it listens on all, the one from which this machine reaches `api_server`,
+    /// which is the address of the pod in a cluster. `None` when neither is known: then an API server says that the node has no address.
+    pub(crate) fn of(webhook: &WebhookServer, api_server: Option<&str>) -> Option<Self> {
+        let bound = webhook.host.parse().ok();
+        let bound = bound.filter(|address: &IpAddr| !address.is_unspecified());
+        let address = bound.or_else(|| reaching(api_server?.parse().ok()?))?;
+        let port = webhook.port;
+        Some(Self { address, port })
+    }
+}
+
+/// The own address of the way to another one. Nothing is sent.
+fn reaching(other: IpAddr) -> Option<IpAddr> {
+    let any = if other.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect((other, 443)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
 /// Keeps the nodes, and ends the pods on them.
 #[derive(Clone)]
 pub(crate) struct VirtualNodes {
     dispatch: Dispatch,
+    endpoint: Option<Endpoint>,
     /// The manager's own pods, and their position in its caches.
     pods: KindCache,
     kind: usize,
@@ -76,10 +106,11 @@ pub(crate) struct VirtualNodes {
 
 impl VirtualNodes {
     /// `None` where pods are not queued.
-    pub(crate) fn new(dispatch: &Dispatch, wall: Clock) -> Option<Self> {
+    pub(crate) fn new(dispatch: &Dispatch, endpoint: Option<Endpoint>, wall: Clock) -> Option<Self> {
         let kind = { dispatch.caches.jobs.iter() }.position(|jobs| jobs.kind.kind() == &rows::POD)?;
         Some(Self {
             dispatch: dispatch.clone(),
+            endpoint,
             pods: dispatch.caches.jobs[kind].clone(),
             kind,
             wall,
@@ -204,7 +235,7 @@ impl VirtualNodes {
                     "a node named {name} is there that is not ours; pods of cluster {cluster} stay held"
                 )));
             }
-            Some(node) if is_ready(&node) => node.metadata.uid,
+            Some(node) if is_ready(&node) && answers_at(&node, self.endpoint) => node.metadata.uid,
             Some(_) | None => self.make(&nodes, cluster, &name).await?,
         };
         let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
@@ -239,7 +270,11 @@ impl VirtualNodes {
             "message": format!("Stands for worker cluster {cluster}; nothing runs on it"),
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
-        let status = json!({"status": {"conditions": [ready]}});
+        let mut status = json!({"status": {"conditions": [ready]}});
+        if let Some(Endpoint { address, port }) = self.endpoint {
+            status["status"]["addresses"] = json!([{"type": "InternalIP", "address": address.to_string()}]);
+            status["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+        }
         let made = done(write::patch_status(nodes, name, &status).await)?;
         Ok(made.and_then(|node| node.metadata.uid))
     }
@@ -274,6 +309,23 @@ fn node_of(pod: &DynamicObject) -> Option<&str> {
 
 fn ends_on_node(pod: &DynamicObject) -> bool {
     pod.metadata.deletion_timestamp.is_some() && node_of(pod).is_some()
+}
+
+/// Whether a node names this endpoint. Why it may not: another replica, or this one before a restart, had another address.
+fn answers_at(node: &Node, endpoint: Option<Endpoint>) -> bool {
+    let Some(Endpoint { address, port }) = endpoint else {
+        return true;
+    };
+    let status = node.status.as_ref();
+    let addresses = status
+        .and_then(|status| status.addresses.as_ref())
+        .into_iter()
+        .flatten();
+    let kubelet = status
+        .and_then(|status| status.daemon_endpoints.as_ref())
+        .and_then(|endpoints| endpoints.kubelet_endpoint.as_ref());
+    { addresses }.any(|one| one.type_ == "InternalIP" && one.address == address.to_string())
+        && kubelet.is_some_and(|kubelet| kubelet.port == i32::from(port))
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -317,6 +369,41 @@ fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Spec: jobs 12.9
+    #[test]
+    fn a_node_names_where_its_manager_listens_and_is_written_again_when_that_changes() {
+        let of = |host: &str, api_server| {
+            let webhook = WebhookServer {
+                port: 9443,
+                host: host.to_owned(),
+                cert_dir: std::path::PathBuf::new(),
+            };
+            Endpoint::of(&webhook, api_server)
+        };
+        let here = of("127.0.0.1", None).unwrap();
+        assert_eq!(
+            here,
+            of("", Some("127.0.0.7")).unwrap(),
+            "the way to a server on this machine"
+        );
+        for host in ["", "0.0.0.0", "hooks.example"] {
+            assert_eq!(of(host, None), None);
+            assert_eq!(of(host, Some("api.example")), None);
+        }
+        let node = |address: &str, port: u16| -> Node {
+            serde_json::from_value(json!({"status": {
+                "addresses": [{"type": "InternalIP", "address": address}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            }}))
+            .unwrap()
+        };
+        assert!(answers_at(&node("127.0.0.1", 9443), Some(here)));
+        assert!(!answers_at(&node("127.0.0.2", 9443), Some(here)));
+        assert!(!answers_at(&node("127.0.0.1", 9444), Some(here)));
+        assert!(!answers_at(&Node::default(), Some(here)));
+        assert!(answers_at(&Node::default(), None));
+    }
 
     /// Spec: jobs 12.9
     #[test]

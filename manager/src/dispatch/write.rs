@@ -3,6 +3,8 @@
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
+mod later;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +144,7 @@ impl Site<'_> {
             RemoteAction::DeleteWorkload => self.delete_workload().await,
             RemoteAction::StripFinalizer => self.strip_finalizer().await,
             RemoteAction::CreateJob => self.create_job().await,
+            RemoteAction::UpdateJob => self.update_job().await,
             RemoteAction::DeleteJob => self.delete_job().await,
             RemoteAction::SetPriority => self.set_priority().await,
             RemoteAction::RequestStop { message } => self.request_stop(&message).await,

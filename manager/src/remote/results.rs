@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Remote;
 use crate::dispatch::Dispatch;
-use crate::steps::{API_VERSION, pods_of, workflow_of};
+use crate::steps::{pods_of, workflow_of};
 
 /// Label of pods and results: the name of the Workflow. Every listed result has it.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
@@ -125,7 +125,7 @@ fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject>
         .filter(|(name, _)| name.starts_with("workflows.argoproj.io/"))
         .collect();
     let mut copy = json!({
-        "apiVersion": API_VERSION, "kind": "WorkflowTaskResult",
+        "apiVersion": kind().api_version, "kind": "WorkflowTaskResult",
         "metadata": {
             "name": result.metadata.name, "namespace": result.metadata.namespace, "labels": labels,
             "ownerReferences": [
@@ -143,6 +143,8 @@ fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const API_VERSION: &str = "argoproj.io/v1alpha1";
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()

@@ -127,6 +127,7 @@ fn each_kind_that_is_built_is_among_these_or_has_tests_of_its_own() {
         &rows::DEPLOYMENT,
         &rows::STATEFUL_SET,
         &rows::LEADER_WORKER_SET,
+        &rows::WORKFLOW,
     ];
     for row in TABLE.built() {
         let is_here = ruled().iter().any(|sample| sample.kind.kind() == row);

@@ -321,6 +321,15 @@ pub struct Unmatched {
     pub stray: Vec<MemberId>,
 }
 
+/// A change that an object got after its copy was sent, and that the copy lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// The copy.
+    pub copy: MemberId,
+    /// The merge patch for it, with its version.
+    pub patch: Value,
+}
+
 /// The fields that a pod gets so that it is queued together with the others of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -407,6 +416,11 @@ pub trait JobKind: Send + Sync {
     /// The differences between the objects of a job and its copies. Empty for a kind whose jobs are one object.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
+    }
+
+    /// The changes of the objects of a job that their copies lack. Empty for a kind whose objects do not change after they were sent.
+    fn later(&self, _local: Members<'_>, _copies: Members<'_>) -> Vec<Later> {
+        Vec::new()
     }
 
     /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.

@@ -19,6 +19,7 @@
 pub mod kind;
 
 pub mod appwrapper;
+pub mod argo;
 pub mod batch;
 
 pub mod by_path;
@@ -69,6 +70,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &parent::DEPLOYMENT,
         &parent::STATEFUL_SET,
         &parent::LEADER_WORKER_SET,
+        &argo::Workflow,
     ]
 }
 

@@ -4,7 +4,7 @@
 //! been counted.
 //!
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
-//! another cluster), `node` (the node that stands for it), [`rules`] (the webhooks).
+//! another cluster), `later` (what they get after they were sent), `node` (the node that stands for their cluster), [`rules`] (the webhooks).
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    AsksForMore, Defaulting, Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote,
+    AsksForMore, Defaulting, Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote,
     RemoteIdentity, Target, Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
@@ -23,6 +23,7 @@ use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
 
 pub(crate) mod group;
+mod later;
 mod node;
 mod remote;
 pub(crate) mod role;
@@ -153,6 +154,10 @@ impl JobKind for PlainPod {
         remote::unmatched(local, copies)
     }
 
+    fn later(&self, local: Members<'_>, copies: Members<'_>) -> Vec<Later> {
+        later::later(local, copies)
+    }
+
     fn settle(&self, local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
         node::settle(local, copies, node)
     }
@@ -259,17 +264,21 @@ fn is_released(pod: Member<'_>) -> bool {
 }
 
 /// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which other clients add.
-fn patch(pod: Member<'_>, target: Target, mut patch: Value) -> Write {
+fn patch(pod: Member<'_>, target: Target, patch: Value) -> Write {
+    Write::Patch {
+        of: pod.id(),
+        target,
+        patch: versioned(pod, patch),
+    }
+}
+
+fn versioned(pod: Member<'_>, mut patch: Value) -> Value {
     json::set(
         &mut patch,
         &["metadata", "resourceVersion"],
         json!(pod.meta.resource_version),
     );
-    Write::Patch {
-        of: pod.id(),
-        target,
-        patch,
-    }
+    patch
 }
 
 /// Removes our finalizer; `None` when it is not set.

@@ -425,7 +425,7 @@ impl Link {
         }
     }
 
-    fn fails(&mut self, failure: Miss, words: &str) -> Effect {
+    fn fails(&mut self, miss: Miss, words: &str) -> Effect {
         let (more, of_writes) = match failure {
             Miss::Error => (1, true),
             Miss::NoAnswer => (FAILURES_MAX, false),

@@ -296,6 +296,8 @@ pub struct RemoteJob {
 pub enum Twins {
     /// One by one.
     All,
+    /// One by one, but a copy lacks what its object got later.
+    Outdated,
     /// Of a group: a member has no copy yet, or a copy has no member any more.
     Some,
 }

@@ -12,7 +12,7 @@ use roadstead_api::constants::gates;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
+use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, later, phase};
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
 use crate::remote::skeleton;
@@ -25,6 +25,7 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
     let copy = |pod: &Member<'_>| {
         let mut copy = skeleton(&PlainPod, *pod, identity);
         json::remove(&mut copy, &["spec", "nodeName"]);
+        later::note_gates(*pod, &mut copy);
         copy
     };
     let all = members.all().iter();
@@ -36,7 +37,7 @@ fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
 
-fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+pub(super) fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
     let all = members.all().iter();
     all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
         .collect()
