@@ -22,13 +22,14 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::listen::{self, Listener};
 use roadstead_serve::metrics::Metrics;
 use roadstead_serve::shutdown::{self, Tasks};
-use roadstead_serve::tls::Lifetimes;
+use roadstead_serve::tls::{self, Lifetimes};
 use roadstead_serve::{config, telemetry};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Uptime};
 use crate::leader::candidate::Candidate;
 use crate::leader::{Leadership, Lost};
+use crate::metrics_tls;
 use crate::process::Parts;
 
 /// Threads of a process at most: more are never busy.
@@ -61,6 +62,9 @@ pub enum Error {
     /// A port cannot be opened.
     #[error(transparent)]
     Listen(listen::Error),
+    /// The TLS settings cannot be used for the metrics.
+    #[error(transparent)]
+    Tls(tls::Error),
     /// The end was not orderly.
     #[error(transparent)]
     Shutdown(shutdown::Error),
@@ -81,6 +85,7 @@ impl Error {
             Self::Threads(_)
             | Self::Connect(_)
             | Self::Listen(_)
+            | Self::Tls(_)
             | Self::Shutdown(_)
             | Self::Engine(_)
             | Self::Lost(_) => ExitKind::Failure,
@@ -211,7 +216,8 @@ impl Host {
             .map_err(Error::Listen)?
         {
             let stop = self.stop.clone();
-            tasks.spawn("metrics", listener.serve(metrics.router(), None, stop));
+            let settings = metrics_tls::start(&self.config, &mut tasks, &stop).map_err(Error::Tls)?;
+            tasks.spawn("metrics", listener.serve(metrics.router(), settings, stop));
         }
         let mut candidate = self.candidate.take();
         let lost = async {

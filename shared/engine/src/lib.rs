@@ -25,6 +25,7 @@ mod brain;
 mod control;
 mod error;
 mod feed;
+mod metrics_tls;
 mod proposals;
 mod queue_status;
 mod queues;

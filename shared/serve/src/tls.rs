@@ -16,6 +16,7 @@ pub use authority::{Lifetimes, issue, renew, service_names};
 pub use bundle::{Bundle, CA_CERT_KEY, CA_KEY_KEY, CAS_MAX, CERT_KEY, KEY_KEY};
 pub use files::{FILES_POLL_WAIT, Follower};
 pub use plan::{Rotation, plan_rotation};
+pub use rustls::ServerConfig;
 pub use server::{
     CertSlot, cipher_suite_known, cipher_suite_names, curve_known, curve_names, curve_usable, server_config,
     server_config_asking_clients,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +18,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo};
 use roadstead_e2e::{Options, Progress};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::ground::{on_cluster, try_create};
 use crate::shared::{eventually, within};
@@ -285,4 +289,60 @@ async fn address_and_authority_are_kept_true_through_every_change() {
         assert_eq!(direct.send(request).await.unwrap().status().as_u16(), 405);
     })
     .await;
+}
+
+/// The metrics for a client that trusts this authority alone; `None` when it does not trust what is served.
+async fn scrape(solo: &Solo, trusted: &Files) -> Option<String> {
+    let mut config = Config::new(format!("https://{}", solo.metrics()).parse().unwrap());
+    config.root_cert = Some(ders(trusted.authority.pem().as_bytes()));
+    config.default_retry = false;
+    let client = Client::try_from(config).unwrap();
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    let answer = client.send(request).await.ok()?;
+    assert_eq!(answer.status().as_u16(), 200);
+    let page = answer.into_body().collect_bytes().await.unwrap();
+    Some(String::from_utf8(page.to_vec()).unwrap())
+}
+
+/// What a client without TLS gets.
+async fn scrape_plainly(solo: &Solo) -> String {
+    let mut stream = TcpStream::connect(solo.metrics()).await.unwrap();
+    let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    // Why no failure: the server may end the connection in any way.
+    let _ended = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The files of the metrics are absent at first, then there, then renewed under another authority, then damaged. Metrics that are to
+/// be served over TLS are never served without it.
+#[tokio::test]
+async fn a_running_process_takes_each_new_certificate_of_its_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (Files::new("old"), Files::new("new"));
+    let configuration = json!({"roadstead": {"metrics": {"certDir": folder.path()}}});
+    let solo = Solo::start(Options::bare("metrics-tls"), &configuration, Progress::stderr()).await;
+    let solo = solo.unwrap_or_else(|error| panic!("{}", crate::shared::chain(&error)));
+    assert_eq!(scrape(&solo, &old).await, None);
+    old.write(folder.path(), &old.authority.pem());
+    let page = within(eventually(|| scrape(&solo, &old))).await;
+    assert!(page.contains("kueue_build_info"), "{page}");
+    assert_eq!(scrape(&solo, &new).await, None);
+    let plain = timeout(Duration::from_secs(20), scrape_plainly(&solo))
+        .await
+        .unwrap();
+    assert!(!plain.contains("kueue_build_info"), "{plain}");
+
+    new.write(folder.path(), &new.authority.pem());
+    within(eventually(|| scrape(&solo, &new))).await;
+    assert_eq!(scrape(&solo, &old).await, None);
+    fs::write(folder.path().join("tls.key"), "no key").unwrap();
+    within(eventually(|| async {
+        solo.log_tail()
+            .contains("entry tls.key does not hold")
+            .then_some(())
+    }))
+    .await;
+    assert!(scrape(&solo, &new).await.is_some());
 }

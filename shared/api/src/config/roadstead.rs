@@ -1,5 +1,7 @@
 //! `config.roadstead.dev/v1alpha1`, kind `RoadsteadConfiguration`: settings that the reference's file does not have.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::DEFAULT_NAMESPACE;
@@ -17,6 +19,9 @@ pub struct Roadstead {
     /// `virtualNodes.enable`: whether pods that run on a worker are shown on a node that stands for it. Off by default, because it
     /// needs rights on nodes.
     pub virtual_nodes: bool,
+    /// `metrics.certDir`: folder of `tls.crt` and `tls.key`, with which `/metrics` is served over TLS. `None` serves it over plain
+    /// HTTP.
+    pub metrics_cert_dir: Option<PathBuf>,
     /// `appwrapper`; `None` when the section is absent.
     pub app_wrapper: Option<AppWrapperConfig>,
 }
@@ -100,6 +105,7 @@ pub(super) struct RoadsteadConfiguration {
     webhook: Option<WebhookSection>,
     multi_kueue: Option<MultiKueueSection>,
     virtual_nodes: Option<VirtualNodesSection>,
+    metrics: Option<MetricsSection>,
     #[serde(rename = "appwrapper")]
     app_wrapper: Option<Box<AppWrapperConfig>>,
 }
@@ -114,6 +120,12 @@ struct AdmissionSection {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct VirtualNodesSection {
     enable: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MetricsSection {
+    cert_dir: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -142,6 +154,9 @@ impl RoadsteadConfiguration {
             admission_paused: self.admission.unwrap_or_default().paused.unwrap_or(false),
             app_wrapper: self.app_wrapper.map(|section| *section),
             virtual_nodes: self.virtual_nodes.unwrap_or_default().enable.unwrap_or(false),
+            metrics_cert_dir: { self.metrics.unwrap_or_default().cert_dir }
+                .filter(|folder| !folder.is_empty())
+                .map(PathBuf::from),
             webhook: RoadsteadWebhook {
                 url: webhook.url.filter(|url| !url.is_empty()),
                 manage_configurations: webhook.manage_configurations.unwrap_or(true),

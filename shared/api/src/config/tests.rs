@@ -280,6 +280,7 @@ fn second_document_has_its_defaults_and_its_keys() {
             "apiVersion": "config.roadstead.dev/v1alpha1", "kind": "RoadsteadConfiguration",
             "admission": {"paused": true},
             "webhook": {"url": "https://example.test:1", "manageConfigurations": false},
+            "metrics": {"certDir": "/certificates"},
             "multiKueue": {"workerLostPolicy": "RetryAnyway", "allowLoopbackWorkers": true, "tokenLifetimeSeconds": 900,
                 "managesEveryQueuedJob": true},
         }))
@@ -291,6 +292,7 @@ fn second_document_has_its_defaults_and_its_keys() {
         WorkerLostPolicy::RetryAnyway
     );
     assert_eq!(roadstead.multi_kueue.token_lifetime_seconds, 900);
+    assert_eq!(roadstead.metrics_cert_dir, Some("/certificates".into()));
     assert!(roadstead.multi_kueue.manages_every_queued_job);
     assert!(
         DocumentKind::Roadstead
