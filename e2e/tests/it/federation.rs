@@ -47,6 +47,7 @@ mod rewound;
 mod rights;
 mod second;
 mod servers;
+mod shell;
 mod space;
 mod stale;
 mod steering;
