@@ -263,7 +263,7 @@ impl<'a> Pass<'a> {
     fn reset_or_fail(&mut self, hope: Hope, toll: Toll) {
         let status = &mut self.plan.status;
         if hope == Hope::Left && status.retries < self.o.knobs.retry_limit {
-            if toll == Toll::Retry {
+            if toll == Toll::Retry && !bug!(self.o, RetriesUncounted) {
                 status.retries = status.retries.saturating_add(1);
             }
             status.phase = Phase::Resetting;

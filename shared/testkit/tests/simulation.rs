@@ -36,7 +36,7 @@ fn seeds_break_no_invariant_and_repeat() {
 ///
 /// Limit: `ConnectedTooEarly` is not among them. No seed of a short search shows it since the manager reads the identity of a worker
 /// before each connection.
-const SHOWN_BY: [(&str, u64); 15] = [
+const SHOWN_BY: [(&str, u64); 17] = [
     ("ForeignJobDeleted", 5),
     ("TtlRerun", 18),
     ("OrphanOnUnreachable", 6),
@@ -52,6 +52,8 @@ const SHOWN_BY: [(&str, u64); 15] = [
     ("WinnerNotSticky", 0),
     ("AnyEndCounts", 10),
     ("PodsUncounted", 5),
+    ("ResetsAtOnce", 5),
+    ("RetriesUncounted", 5),
 ];
 
 /// Spec: safety 7, bug bank.

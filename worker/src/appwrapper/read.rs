@@ -37,6 +37,9 @@ pub(super) struct Scene {
     pods: Result<Vec<observed::Pod>, Failure>,
     evict: BTreeMap<String, BTreeSet<ResourceName>>,
     knobs: Knobs,
+    /// The bug that is planted, if one is.
+    #[cfg(feature = "bugbank")]
+    bug: Option<roadstead_core::dispatch::Bug>,
 }
 
 impl Scene {
@@ -60,6 +63,8 @@ impl Scene {
             evict: &self.evict,
             knobs: &self.knobs,
             created,
+            #[cfg(feature = "bugbank")]
+            bug: self.bug,
         };
         plan(&observed, now)
     }
@@ -99,6 +104,8 @@ pub(super) async fn scene(w: &Wrappers, wrapper: &AppWrapper, status: Status) ->
         status,
         components,
         pods,
+        #[cfg(feature = "bugbank")]
+        bug: w.settings.bug,
     }
 }
 

@@ -158,7 +158,8 @@ impl Pass<'_> {
         }
         // Unlike the anchor: also when it is False, so that a loss in this attempt does not count as a loss in the next.
         self.set(PODS_READY, Truth::False, "Resetting", "");
-        if !self.delete_all() {
+        let waits = !bug!(self.o, ResetsAtOnce);
+        if !self.delete_all() && waits {
             return;
         }
         if self.is_true(RESOURCES_DEPLOYED) {
@@ -167,7 +168,7 @@ impl Pass<'_> {
         }
         // Unlike the anchor: the pause is counted from the moment when the last pod was gone (`spec/appwrapper.md` N-11).
         let due = later(self.since(RESOURCES_DEPLOYED), self.o.knobs.retry_pause);
-        if self.now < due {
+        if waits && self.now < due {
             return self.wake(due);
         }
         self.set(

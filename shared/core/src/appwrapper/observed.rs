@@ -27,6 +27,9 @@ pub struct Observed<'a> {
     pub knobs: &'a Knobs,
     /// The results of the creations of this pass, by component.
     pub created: &'a BTreeMap<usize, Created>,
+    /// The planted bug, if there is one.
+    #[cfg(feature = "bugbank")]
+    pub bug: Option<crate::dispatch::Bug>,
 }
 
 /// One component.

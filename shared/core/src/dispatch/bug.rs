@@ -38,6 +38,10 @@ pub enum Bug {
     AnyEndCounts,
     /// The pods of an `AppWrapper` do not count once their owner is gone, so its quota is free while they run.
     PodsUncounted,
+    /// An `AppWrapper` begins its next attempt without a pause, and before the objects and pods of the last one are gone.
+    ResetsAtOnce,
+    /// The retries of an `AppWrapper` are not counted, so one that always fails never ends.
+    RetriesUncounted,
     /// The copies that did not win are deleted before the choice is stored, and actions on workers are carried out although it is
     /// unknown what is stored. Ours; a burst shows it and no single seed does, so it is not in the bank.
     LosersGoEarly,
@@ -45,7 +49,7 @@ pub enum Bug {
 
 impl Bug {
     /// The bugs of the bank.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ForeignJobDeleted,
         Self::TtlRerun,
         Self::OrphanOnUnreachable,
@@ -62,10 +66,12 @@ impl Bug {
         Self::WinnerNotSticky,
         Self::AnyEndCounts,
         Self::PodsUncounted,
+        Self::ResetsAtOnce,
+        Self::RetriesUncounted,
     ];
 
     /// Where it comes from: the number of the report, of the weak spot in `spec/safety.md 2` or (with a dash) in
-    /// `spec/appwrapper.md 8.1`, or of the invariant that found it.
+    /// `spec/appwrapper.md 8.1`, of the transition in `spec/appwrapper.md 2.3` that it breaks, or of the invariant that found it.
     pub const fn source(self) -> &'static str {
         match self {
             Self::ForeignJobDeleted => "#11849",
@@ -84,6 +90,8 @@ impl Bug {
             Self::WinnerNotSticky => "W1",
             Self::AnyEndCounts => "W4",
             Self::PodsUncounted => "W-13",
+            Self::ResetsAtOnce => "T23",
+            Self::RetriesUncounted => "W-20",
             Self::LosersGoEarly => "I15",
         }
     }

@@ -126,6 +126,8 @@ impl World {
             evict: &self.evict,
             knobs: &self.knobs,
             created,
+            #[cfg(feature = "bugbank")]
+            bug: None,
         };
         plan(&observed, self.now)
     }
