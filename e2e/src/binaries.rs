@@ -96,6 +96,8 @@ pub enum Program {
     Training,
     /// Runs `MPIJob`.
     Mpi,
+    /// Runs `AppWrapper`, for comparisons.
+    AppWrapper,
     /// Runs Argo Workflows.
     Argo,
     /// Renders charts.
@@ -127,6 +129,7 @@ impl Program {
             Self::Ray => "ray-operator",
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
+            Self::AppWrapper => "appwrapper-operator",
             Self::Argo => "workflow-controller",
             Self::Helm => "helm",
             Self::Crane => "crane",
@@ -151,6 +154,7 @@ impl Program {
             | Self::Ray
             | Self::Training
             | Self::Mpi
+            | Self::AppWrapper
             | Self::Argo
             | Self::Helm
             | Self::Crane

@@ -1,16 +1,18 @@
 //! Roadstead and Kueue together on real control planes: each manages the other's workers.
 //!
-//! The user provides Kueue: its controller's binary and the manifest of its release. `interop` plays the same scenes in both
-//! directions and prints a line with the result of each. It builds, fetches and keeps nothing of Kueue.
+//! The user provides Kueue: its controller's binary and the manifest of its release; without them it is built from its published
+//! module. `interop` plays the same scenes in both directions and prints a line with the result of each.
 //!
 //! Reading order: this file, `scene` (the clusters), `room` (one namespace and queue, and its helpers),
 //! `report` (how a scene ends), `kueue_workers` and `kueue_manager` (the two directions), then the scenes: `ends`, `stops`,
-//! `waits`, `moves`, `kills`.
+//! `waits`, `moves`, `kills`; `kind` and `kinds` for jobs of other kinds.
 
 mod account;
 mod ends;
 mod history;
 mod kills;
+mod kind;
+mod kinds;
 mod kueue_manager;
 mod kueue_workers;
 mod moves;
@@ -27,7 +29,9 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 
+use crate::Progress;
 use crate::stage::Kueue;
+pub use kind::Kind;
 use report::Report;
 use scene::Gates;
 
@@ -35,12 +39,15 @@ use scene::Gates;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "interop")]
 pub struct Args {
-    /// Kueue's controller, as built from its source or taken out of its image
-    #[arg(long, value_name = "FILE")]
-    pub kueue: PathBuf,
+    /// Kueue's controller, as built from its source or taken out of its image [default: built from its published module]
+    #[arg(long, value_name = "FILE", requires = "manifests")]
+    pub kueue: Option<PathBuf>,
     /// The manifest of the same release (`manifests.yaml`); only kinds and webhook configurations are taken from it
-    #[arg(long, value_name = "FILE")]
-    pub manifests: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "kueue")]
+    pub manifests: Option<PathBuf>,
+    /// The kind of the jobs; only Jobs have all scenes
+    #[arg(long, value_enum, default_value_t)]
+    pub kind: Kind,
     /// Which of the two manages the workers of the other; both directions, one after the other, if not given
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
@@ -83,18 +90,28 @@ pub async fn main(args: Args) -> ExitCode {
 }
 
 async fn play(args: &Args) -> anyhow::Result<Report> {
-    let kueue = Arc::new(Kueue::read(&args.kueue, &args.manifests)?);
+    let kueue = match (&args.kueue, &args.manifests) {
+        (Some(controller), Some(manifests)) => Kueue::read(controller, manifests)?,
+        (None, _) | (_, None) => Kueue::built(&Progress::stderr()).await?,
+    };
+    let kueue = Arc::new(kueue);
     let gates: Gates = args.feature_gates.iter().cloned().collect();
     let mut report = Report::new(args.only.clone());
     let plays = |direction| args.direction.is_none_or(|only| only == direction);
     if plays(Direction::KueueWorkers) {
-        let scene = kueue_workers::set_up(&kueue, &gates).await?;
-        kueue_workers::play(&scene, &mut report).await;
+        let scene = kueue_workers::set_up(&kueue, &gates, args.kind).await?;
+        match args.kind.facts() {
+            None => kueue_workers::play(&scene, &mut report).await,
+            Some(facts) => kinds::play(&scene, facts, &mut report).await,
+        }
         scene.keep_logs(args.logs.as_deref())?;
     }
     if plays(Direction::KueueManager) {
-        let scene = kueue_manager::set_up(&kueue, &gates).await?;
-        kueue_manager::play(&scene, &mut report).await;
+        let scene = kueue_manager::set_up(&kueue, &gates, args.kind).await?;
+        match args.kind.facts() {
+            None => kueue_manager::play(&scene, &mut report).await,
+            Some(facts) => kinds::play(&scene, facts, &mut report).await,
+        }
         scene.keep_logs(args.logs.as_deref())?;
     }
     Ok(report)

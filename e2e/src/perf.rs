@@ -8,11 +8,12 @@
 //! its objects; the cost of webhooks and watches counts against Roadstead.
 //!
 //! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait.
-//! `perf sick`: beside a worker that fails. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone,
-//! without Kubernetes.
+//! `perf sick`: beside a worker that fails. `perf worker`: one worker under many bare Workloads. `perf wrappers`: one worker with many
+//! `AppWrappers`. `perf engine`: the decisions alone, without Kubernetes.
 //!
 //! Reading order: this file (the report), `federation` (the run), `bare` (the bare client), `eyes` (times of observations),
-//! `requests` (requests to the API servers), `limits` (the limits of `--check`), `crowd`, `herd`, `sick`, `worker`, `engine`.
+//! `requests` (requests to the API servers), `limits` (the limits of `--check`), `crowd`, `herd`, `sick`, `worker`, `wrappers`,
+//! `engine`.
 
 mod bare;
 pub mod crowd;
@@ -24,6 +25,7 @@ mod limits;
 mod requests;
 pub mod sick;
 pub mod worker;
+pub mod wrappers;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -57,6 +59,8 @@ pub enum What {
     Sick(sick::Sizes),
     /// Time, requests, CPU and memory of one worker under many bare Workloads
     Worker(worker::Sizes),
+    /// Time, requests, CPU and memory of the controller of many `AppWrappers`: ours or the reference's operator
+    Wrappers(wrappers::Sizes),
     /// Time, CPU and memory of the decisions alone, without Kubernetes
     Engine(engine::Sizes),
 }
@@ -242,6 +246,10 @@ pub async fn main(args: Args) -> ExitCode {
             }
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;
+                print(&report, &report.requests, sizes.json)
+            }
+            What::Wrappers(sizes) => {
+                let report = wrappers::measure(&sizes).await?;
                 print(&report, &report.requests, sizes.json)
             }
             What::Engine(sizes) => {

@@ -26,6 +26,7 @@ mod rival;
 mod solo;
 pub mod spec;
 mod subject;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,8 +50,9 @@ pub use programs::Programs;
 pub use rival::Rival;
 pub use solo::Solo;
 pub use spec::{Engine, Queue, Spec, Worker};
-pub(crate) use subject::parse_cpu;
-pub use subject::{Handles, Memory};
+pub use subject::Handles;
+pub use usage::Memory;
+pub(crate) use usage::parse_cpu;
 
 use crate::answerer::{Answerer, Policy};
 use crate::process::Signal;

@@ -114,6 +114,15 @@ const MPI: Module = Module {
     variables: &[],
     manifests: &["manifests/base/kubeflow.org_mpijobs.yaml"],
 };
+const APP_WRAPPER: Module = Module {
+    name: "appwrapper",
+    go_mod: include_str!("../../controlplane/appwrapper/go.mod"),
+    go_sum: include_str!("../../controlplane/appwrapper/go.sum"),
+    main_go: None,
+    pinned: "github.com/project-codeflare/appwrapper",
+    variables: &[],
+    manifests: &["samples/wrapped-pod.yaml", "samples/wrapped-job.yaml"],
+};
 const ARGO: Module = Module {
     name: "argo",
     go_mod: include_str!("../../controlplane/argo/go.mod"),
@@ -227,6 +236,7 @@ fn module(program: Program) -> &'static Module {
         Program::Ray => &RAY,
         Program::Training => &TRAINING,
         Program::Mpi => &MPI,
+        Program::AppWrapper => &APP_WRAPPER,
         Program::Argo => &ARGO,
         Program::Helm => &HELM,
         Program::Crane => &IMAGES,
@@ -249,6 +259,7 @@ fn package(program: Program) -> &'static str {
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
         Program::Training | Program::Mpi | Program::Kubectl => ".",
+        Program::AppWrapper => "github.com/project-codeflare/appwrapper/cmd",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
         Program::Helm => "helm.sh/helm/v3/cmd/helm",
         Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
@@ -505,6 +516,7 @@ mod tests {
             &RAY,
             &TRAINING,
             &MPI,
+            &APP_WRAPPER,
             &ARGO,
             &KUBECTL,
             &KUEUE,

@@ -9,6 +9,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, from_value, json};
 
+use super::kind::Kind;
 use super::scene::{MANAGER, Scene};
 use crate::stage::{FEDERATION, SYSTEM_NAMESPACE, apply};
 
@@ -22,11 +23,11 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Registers the workers with the manager.
 ///
 /// Spec: multikueue 9.
-pub(super) async fn register(scene: &Scene) -> anyhow::Result<()> {
+pub(super) async fn register(scene: &Scene, kind: Kind) -> anyhow::Result<()> {
     let workers = [scene.target, scene.other];
     let manager = scene.client(MANAGER)?;
     for worker in workers {
-        let kubeconfig = kubeconfig(scene, worker).await?;
+        let kubeconfig = kubeconfig(scene, worker, kind).await?;
         let source = json!({"kubeConfig": {"location": worker, "locationType": "Secret"}});
         for object in [
             json!({
@@ -50,13 +51,13 @@ pub(super) async fn register(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Creates the account with the rights of the reference's sample. Returns its kubeconfig through the link.
-async fn kubeconfig(scene: &Scene, worker: &str) -> anyhow::Result<String> {
+async fn kubeconfig(scene: &Scene, worker: &str, kind: Kind) -> anyhow::Result<String> {
     let client = scene.client(worker)?;
     for object in [
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE}}),
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": format!("{NAME}-role")},
-            "rules": rules(),
+            "rules": rules(kind),
         }),
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": format!("{NAME}-crb")},
@@ -84,17 +85,25 @@ async fn kubeconfig(scene: &Scene, worker: &str) -> anyhow::Result<String> {
 }
 
 /// The rules of the sample that are needed here: no right to Leases, none to change jobs.
-fn rules() -> Value {
+fn rules(kind: Kind) -> Vec<Value> {
     let on_jobs = ["create", "delete", "get", "list", "watch"];
-    json!([
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": on_jobs},
-        {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": on_jobs},
-        {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
-        {
+    let of_kind = kind.facts().into_iter().flat_map(|facts| {
+        let status = format!("{}/status", facts.plural);
+        [
+            json!({"apiGroups": [facts.group], "resources": [facts.plural], "verbs": on_jobs}),
+            json!({"apiGroups": [facts.group], "resources": [status], "verbs": ["get"]}),
+        ]
+    });
+    let always = [
+        json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": on_jobs}),
+        json!({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["pods"], "verbs": on_jobs}),
+        json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]}),
+        json!({
             "apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"],
             "verbs": ["create", "delete", "get", "list", "watch", "update", "patch"],
-        },
-        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["get", "patch", "update"]},
-    ])
+        }),
+        json!({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["get", "patch", "update"]}),
+    ];
+    always.into_iter().chain(of_kind).collect()
 }

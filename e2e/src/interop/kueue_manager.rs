@@ -8,6 +8,7 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
+use super::kind::Kind;
 use super::report::Report;
 use super::room::{Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, Gates, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
@@ -19,16 +20,17 @@ const TARGET: &str = "east";
 const OTHER: &str = "west";
 
 /// Starts all clusters and registers both workers.
-pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
+pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates, kind: Kind) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-manager",
         manager: kueue(theirs),
         target: (TARGET, Engine::Roadstead),
         other: (OTHER, Engine::Roadstead),
         gates,
+        kind,
     })
     .await?;
-    account::register(&scene).await?;
+    account::register(&scene, kind).await?;
     Ok(scene)
 }
 

@@ -13,6 +13,7 @@ use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
+use super::kind::Kind;
 use super::report::Report;
 use super::room::{BOTH, Checks, Quota, Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, Gates, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
@@ -28,13 +29,14 @@ const OTHER: &str = "roadstead";
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Starts all clusters and registers both workers with the command.
-pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
+pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates, kind: Kind) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-workers",
         manager: Engine::Roadstead,
         target: (TARGET, kueue(theirs)),
         other: (OTHER, Engine::Roadstead),
         gates,
+        kind,
     })
     .await?;
     scene.stage.join(TARGET).await?;

@@ -10,6 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::history::History;
+use super::kind::Kind;
 use crate::observer::{Cluster, Observer};
 use crate::options::TTL_CONTROLLER;
 use crate::stage::{Engine, Spec, Stage, Worker};
@@ -48,6 +49,8 @@ pub(super) struct Cast<'a> {
     pub(super) other: (&'static str, Engine),
     /// Feature gates of all processes.
     pub(super) gates: &'a Gates,
+    /// The kind of the jobs.
+    pub(super) kind: Kind,
 }
 
 impl Scene {
@@ -59,6 +62,7 @@ impl Scene {
             target: (target, target_engine),
             other: (other, other_engine),
             gates,
+            kind,
         } = cast;
         let theirs = match &target_engine {
             Engine::Kueue(_) => Some(target),
@@ -86,6 +90,10 @@ impl Scene {
         spec.configuration = json!({"featureGates": gates, "multiKueue": {
             "gcInterval": "5s", "workerLostTimeout": format!("{WORKER_LOST_TIMEOUT_SECS}s"),
         }});
+        if let Some(facts) = kind.facts() {
+            spec = spec.with_controller(facts.runs);
+            spec.configuration["integrations"]["frameworks"] = json!(["batch/job", facts.framework]);
+        }
         let stage = Stage::start(spec, progress.clone()).await?;
         let client = |name: &'static str| stage.client(name).map(|client| (name, client));
         let clients = [client(MANAGER)?, client(target)?, client(other)?];

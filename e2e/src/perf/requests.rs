@@ -48,15 +48,25 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn since(log: &Path, Mark(from): Mark, harness: &str) -> Result<Self, audit::Error> {
+    pub(super) fn since(log: &Path, mark: Mark, harness: &str) -> Result<Self, audit::Error> {
+        Self::of_agents(OURS, log, mark, harness)
+    }
+
+    /// As [`Counted::since`], of the processes whose user agents begin so.
+    pub(super) fn of_agents(
+        prefix: &str,
+        log: &Path,
+        Mark(from): Mark,
+        harness: &str,
+    ) -> Result<Self, audit::Error> {
         let mut counted = Self::default();
         for request in audit::read(log)?.into_iter().skip(from) {
-            counted.add(request, harness);
+            counted.add(request, prefix, harness);
         }
         Ok(counted)
     }
 
-    fn add(&mut self, request: Request, harness: &str) {
+    fn add(&mut self, request: Request, prefix: &str, harness: &str) {
         let Request {
             user_agent,
             verb,
@@ -66,7 +76,7 @@ impl Counted {
             second,
         } = request;
         let agent = user_agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
-        if !agent.starts_with(OURS) || agent == harness || verb == "watch" {
+        if !agent.starts_with(prefix) || agent == harness || verb == "watch" {
             return;
         }
         *self.by_second.entry(second).or_default() += 1;
@@ -96,6 +106,21 @@ impl Counted {
     pub(super) fn on_jobs(&self) -> usize {
         let is_on_jobs = |resource: &str| matches!(resource.split('/').next(), Some("jobs" | "workloads"));
         let counts = { self.by_kind.iter() }.filter(|((_, _, resource), _)| is_on_jobs(resource));
+        counts.map(|(_, count)| count).sum()
+    }
+
+    /// Writes to objects of this kind and to their subresources.
+    pub(super) fn writes_to(&self, plural: &str) -> usize {
+        let counts = { self.by_kind.iter() }.filter(|((_, verb, resource), _)| {
+            !matches!(verb.as_str(), "get" | "list") && resource.split('/').next() == Some(plural)
+        });
+        counts.map(|(_, count)| count).sum()
+    }
+
+    /// Requests with this verb to objects of these kinds.
+    pub(super) fn writes_by(&self, verb: &str, plurals: &[&str]) -> usize {
+        let counts = { self.by_kind.iter() }
+            .filter(|((_, by, resource), _)| by == verb && plurals.contains(&resource.as_str()));
         counts.map(|(_, count)| count).sum()
     }
 
@@ -144,7 +169,7 @@ mod tests {
             request("roadstead-harness", "patch", 200),
             request("kube-controller-manager/v1", "patch", 200),
         ] {
-            counted.add(each, "roadstead-harness");
+            counted.add(each, OURS, "roadstead-harness");
         }
         assert_eq!((counted.writes, counted.reads, counted.failed), (2, 2, 1));
         assert_eq!(counted.busiest_second(), 3);
@@ -156,7 +181,7 @@ mod tests {
             subresource: String::new(),
             ..request("roadstead-manager", "patch", 200)
         };
-        counted.add(lease, "roadstead-harness");
+        counted.add(lease, OURS, "roadstead-harness");
         assert_eq!((counted.writes, counted.on_jobs()), (3, 4));
     }
 }

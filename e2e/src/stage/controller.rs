@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use super::dashboard::Dashboard;
 use super::objects::{apply_named, define};
 use super::ports::{free_ports, is_ready};
+use super::usage::{self, Memory};
 use super::{Error, PATIENCE, POLL, client_of, system};
 use crate::binaries::{self, Binaries, Program};
 use crate::pki::Authority;
@@ -38,6 +39,10 @@ pub enum Runs {
     TrainingJobs,
     /// `github.com/kubeflow/mpi-operator`.
     MpiJobs,
+    /// `github.com/project-codeflare/appwrapper`, without its webhooks.
+    ///
+    /// Limit: it listens on port 9443 although its webhooks are off, so it runs once on a machine.
+    AppWrappers,
     /// `github.com/argoproj/argo-workflows`.
     ///
     /// Limit: its health port is always 6060, so only one of several could answer there. The harness asks none.
@@ -57,8 +62,8 @@ struct Part {
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
     health: Health,
     hooks: Option<Hooks>,
-    /// Objects that must exist in its cluster before its start.
-    before: fn() -> Vec<Value>,
+    /// Objects that must exist in its cluster before its start, from the port of its health.
+    before: fn(u16) -> Vec<Value>,
     environment: &'static [(&'static str, &'static str)],
 }
 
@@ -71,7 +76,7 @@ impl Part {
             configuration: None,
             health: Health::Asked,
             hooks: None,
-            before: Vec::new,
+            before: |_health| Vec::new(),
             environment: &[],
         }
     }
@@ -99,6 +104,8 @@ struct Hooks {
 }
 
 const CONFIGURATION: &str = "config.yaml";
+/// Namespace of the settings of the operator of `AppWrapper`s.
+const WRAPPERS: &str = "appwrapper-system";
 /// Namespace of the workflow controller's settings.
 const ARGO: &str = "argo";
 
@@ -146,6 +153,36 @@ const fn trainer() -> Part {
     }
 }
 
+const fn app_wrapper() -> Part {
+    Part {
+        before: |health| {
+            let configuration = json!({
+                "webhooksEnabled": false,
+                "controllerManager": {
+                    "health": {"bindAddress": format!("127.0.0.1:{health}")},
+                    "metrics": {"bindAddress": "0"}, "leaderElection": false,
+                },
+            });
+            let named = json!({"name": "appwrapper-operator-config", "namespace": WRAPPERS});
+            vec![
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WRAPPERS}}),
+                // JSON is YAML.
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named,
+                    "data": {"config.yaml": configuration.to_string()}}),
+            ]
+        },
+        environment: &[("NAMESPACE", WRAPPERS)],
+        // Why although they are off: its server reads a certificate all the same.
+        hooks: Some(Hooks {
+            namespace: WRAPPERS,
+            service: "appwrapper-webhook-service",
+            pod_label: None,
+            certificates: "k8s-webhook-server/serving-certs",
+        }),
+        ..Part::of(Program::AppWrapper)
+    }
+}
+
 impl Runs {
     const fn part(self) -> Part {
         match self {
@@ -172,6 +209,7 @@ impl Runs {
                 ..Part::of(Program::Lws)
             },
             Self::TrainJobs => trainer(),
+            Self::AppWrappers => app_wrapper(),
             Self::RayClusters => Part {
                 arguments: |_dir, [health, _webhook]| {
                     let health = format!("--health-probe-bind-address=127.0.0.1:{health}");
@@ -198,7 +236,7 @@ impl Runs {
                     .map(str::to_owned)
                     .into()
                 },
-                before: || {
+                before: |_health| {
                     let off = json!({"enabled": false}).to_string();
                     let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
                     vec![
@@ -262,7 +300,7 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
-        for object in (part.before)() {
+        for object in (part.before)(health) {
             apply_named(cluster, &client, object).await?;
         }
         let kubeconfig = dir.path().join("kubeconfig").display().to_string();
@@ -279,6 +317,7 @@ impl Controller {
             Runs::JobSets
             | Runs::TrainingJobs
             | Runs::MpiJobs
+            | Runs::AppWrappers
             | Runs::Workflows
             | Runs::LeaderWorkerSets
             | Runs::TrainJobs => None,
@@ -329,6 +368,18 @@ impl Controller {
             }
         }
         Ok(controller)
+    }
+
+    /// Memory of its process.
+    pub fn memory(&self) -> Result<Memory, Error> {
+        let doing = || format!("reading the memory of {}", self.process.name());
+        usage::memory_of(&self.process).map_err(system(doing()))
+    }
+
+    /// CPU time of its process so far, user and system.
+    pub fn cpu(&self) -> Result<Duration, Error> {
+        let doing = || format!("reading the CPU time of {}", self.process.name());
+        usage::cpu_of(&self.process).map_err(system(doing()))
     }
 
     /// The end of its log.

@@ -11,7 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::account::Who;
-use super::subject::{Memory, Subject};
+use super::subject::Subject;
+use super::usage::Memory;
 use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, ports, run_command, system};
 use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};

@@ -1,7 +1,6 @@
 //! One process: `roadstead-manager`, `roadstead-worker` or Kueue.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -13,20 +12,12 @@ use super::clock;
 use super::configuration::render_config;
 use super::kueue::{self, Kueue, Place};
 use super::ports::free_ports;
+use super::usage::{Memory, cpu_of, memory_of, not_running};
 use super::{Error, Part, SYSTEM_NAMESPACE, system};
 use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program of a management cluster.
 const MANAGER: &str = "roadstead-manager";
-
-/// Memory of a process, in kilobytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// Resident now (`VmRSS`).
-    pub resident_kb: u64,
-    /// Peak resident memory (`VmHWM`).
-    pub peak_kb: u64,
-}
 
 /// Resources of the system that a process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,19 +230,14 @@ impl Subject {
 
     pub(super) fn cpu(&mut self) -> Result<Duration, Error> {
         let doing = format!("reading the CPU time of {} of {}", self.spec.name, self.cluster);
-        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
-        let read = || {
-            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
-            parse_cpu(&fs::read_to_string(format!("/proc/{id}/stat"))?).ok_or_else(none)
-        };
-        read().map_err(system(doing))
+        let process = self.process.as_ref().ok_or_else(not_running);
+        process.and_then(cpu_of).map_err(system(doing))
     }
 
     pub(super) fn handles(&mut self) -> Result<Handles, Error> {
         let doing = format!("counting what {} of {} has open", self.spec.name, self.cluster);
-        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
         let read = || {
-            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
+            let id = self.process.as_ref().map(Guarded::id).ok_or_else(not_running)?;
             Ok(Handles {
                 files: fs::read_dir(format!("/proc/{id}/fd"))?.count(),
                 threads: fs::read_dir(format!("/proc/{id}/task"))?.count(),
@@ -262,37 +248,9 @@ impl Subject {
 
     pub(super) fn memory(&mut self) -> Result<Memory, Error> {
         let doing = format!("reading the memory of {} of {}", self.spec.name, self.cluster);
-        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
-        let read = || {
-            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
-            let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-            parse_memory(&status).ok_or_else(none)
-        };
-        read().map_err(system(doing))
+        let process = self.process.as_ref().ok_or_else(not_running);
+        process.and_then(memory_of).map_err(system(doing))
     }
-}
-
-/// Ticks of the kernel's accounting in a second (`USER_HZ`, fixed by the interface).
-const TICKS_PER_SECOND: f64 = 100.0;
-
-/// User and system time in a `stat` file of the kernel.
-pub(crate) fn parse_cpu(stat: &str) -> Option<Duration> {
-    // Why after the bracket: the second field is a name that may contain spaces.
-    let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
-    let ticks = f64::from(ticks(11)?) + f64::from(ticks(12)?);
-    Some(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
-}
-
-fn parse_memory(status: &str) -> Option<Memory> {
-    let kilobytes = |field: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-        line.split_whitespace().next()?.parse().ok()
-    };
-    Some(Memory {
-        resident_kb: kilobytes("VmRSS:")?,
-        peak_kb: kilobytes("VmHWM:")?,
-    })
 }
 
 /// The inputs and the directory of a process of Kueue.
@@ -315,28 +273,4 @@ fn with_files(kubeconfig: &Path, config: &Path) -> Vec<String> {
 
 fn write_config(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).map_err(system(format!("writing {}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_time_is_read_from_the_kernels_words() {
-        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
-        assert_eq!(parse_cpu(stat), Some(Duration::from_secs(2)));
-    }
-
-    #[test]
-    fn memory_is_read_from_the_kernels_words() {
-        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
-        assert_eq!(
-            parse_memory(status),
-            Some(Memory {
-                resident_kb: 1024,
-                peak_kb: 2048
-            })
-        );
-        assert_eq!(parse_memory("Name:\tzombie\n"), None);
-    }
 }

@@ -1,5 +1,7 @@
 //! `AppWrappers` on a real control plane with one worker: run, retried, moved, deleted, and taken over after a kill.
 
+mod counts;
+
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;

@@ -24,6 +24,7 @@ mod federation;
 mod gauges;
 mod images;
 mod install;
+mod interop;
 mod jobs;
 mod kinds;
 mod kubectl;

@@ -74,6 +74,11 @@ const BANKS: &[Bank] = &[
         nightly: "the etcd of a worker gets a tenth of the time too",
     },
     Bank {
+        module: "interop",
+        ordinary: "not played, because the reference takes five minutes to build",
+        nightly: "JobSets run with the reference as a worker of our manager",
+    },
+    Bank {
         module: "kinds/skypilot",
         ordinary: "pods as the client sends them",
         nightly: "the client itself too",
