@@ -217,7 +217,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
-    counts.tell_leases_of(registry.clone());
+    counts.tell_leases_of(registry.clone(), uptime);
     let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),

@@ -23,6 +23,7 @@ use roadstead_engine::caches::{JobRef, KindCache};
 use roadstead_engine::clock::Clock;
 use roadstead_kinds::rows;
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::trouble::Troubles;
@@ -149,15 +150,14 @@ impl VirtualNodes {
             return Outcome::NotYet(LOOK);
         }
         let api = Api::namespaced_with(self.dispatch.client.clone(), &key.namespace, &self.pods.resource);
-        match write::delete_at_once(&api, &key.name, pod.metadata.uid.as_deref()).await {
-            Written::Done(object) => {
+        let answer = write::delete_at_once(&api, &key.name, pod.metadata.uid.as_deref()).await;
+        match answer.stored() {
+            Ok(None) => Outcome::Done,
+            Ok(Some(object)) => {
                 self.pods.objects.observe(*object);
                 Outcome::Done
             }
-            Written::Gone | Written::Conflict | Written::AlreadyExists => Outcome::Done,
-            Written::Refused(why) | Written::Unclear(why) => {
-                Outcome::Failed(format!("ending the pod: {why}"))
-            }
+            Err(failure) => failure.in_doing("ending the pod").into(),
         }
     }
 
@@ -226,46 +226,43 @@ impl VirtualNodes {
     }
 
     /// Creates the node of a cluster, if it is missing, and renews its lease.
-    async fn present(&self, cluster: &str) -> Result<(), String> {
+    async fn present(&self, cluster: &str) -> Result<(), Failure> {
         let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let name = names::virtual_node(cluster);
-        let found = { nodes.get_opt(&name).await }.map_err(|error| write::describe(&error))?;
-        let uid = match found {
+        let uid = match nodes.get_opt(&name).await? {
             Some(node) if !node.labels().contains_key(labels::VIRTUAL_NODE) => {
-                return Err(format!(
+                return Err(Failure::lasting(format!(
                     "a node named {name} is there that is not ours; pods of cluster {cluster} stay held"
-                ));
+                )));
             }
             Some(node) if is_ready(&node) && answers_at(&node, self.endpoint) => node.metadata.uid,
             Some(_) | None => self.make(&nodes, cluster, &name).await?,
         };
         let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let lease = serde_json::from_value(json!({
+        let lease: Lease = serde_json::from_value(json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {
                 "name": name, "namespace": LEASES,
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid.unwrap_or_default()}],
             },
             "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECS, "renewTime": now},
-        }));
-        let lease: Lease = lease.map_err(|error| error.to_string())?;
+        }))?;
         let leases = Api::namespaced(self.dispatch.client.clone(), LEASES);
-        done(write::apply(&leases, &lease, FIELD_MANAGER).await)
-            .map_err(|why| format!("its lease: {why}"))?;
+        let renewed = done(write::apply(&leases, &lease, FIELD_MANAGER).await);
+        renewed.map_err(|failure| failure.in_doing("its lease"))?;
         Ok(())
     }
 
     /// Writes a Ready node, and returns its UID.
-    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, String> {
-        let node = serde_json::from_value(json!({
+    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, Failure> {
+        let node: Node = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {
                 labels::VIRTUAL_NODE: name, labels::CLUSTER: cluster, "type": "virtual-kubelet",
                 "kubernetes.io/hostname": name, "node.kubernetes.io/exclude-from-external-load-balancers": "true",
             }},
             "spec": {"taints": [{"key": labels::VIRTUAL_NODE, "value": "true", "effect": "NoSchedule"}]},
-        }));
-        let node: Node = node.map_err(|error| error.to_string())?;
+        }))?;
         done(write::apply(nodes, &node, FIELD_MANAGER).await)?;
         let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!({
@@ -283,16 +280,13 @@ impl VirtualNodes {
     }
 
     /// Removes the nodes of clusters that have left, once no pod is on them.
-    async fn tidy(&self, clusters: &BTreeSet<String>) -> Result<(), String> {
+    async fn tidy(&self, clusters: &BTreeSet<String>) -> Result<(), Failure> {
         let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let wanted: BTreeSet<String> = { clusters.iter() }
             .map(|cluster| names::virtual_node(cluster))
             .collect();
         let ours = ListParams::default().labels(labels::VIRTUAL_NODE);
-        let all = nodes
-            .list_metadata(&ours)
-            .await
-            .map_err(|error| write::describe(&error))?;
+        let all = nodes.list_metadata(&ours).await?;
         let left = all.items.iter().filter(|node| !wanted.contains(&node.name_any()));
         for node in left {
             let name = node.name_any();
@@ -346,18 +340,18 @@ fn is_ready(node: &Node) -> bool {
 }
 
 /// Logs a failure once, and when it is over.
-fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) {
+fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), Failure>) {
     match answer {
         Ok(()) => {
             if troubles.ends(&cluster.to_owned()).is_some() {
                 tracing::info!(cluster, "its virtual node is kept again");
             }
         }
-        Err(why) => {
-            if troubles.is_news(cluster.to_owned(), &why) {
+        Err(failure) => {
+            if troubles.is_news(cluster.to_owned(), failure.text()) {
                 tracing::warn!(
                     cluster,
-                    "the virtual node cannot be kept: {why}; if this is a refusal, apply deploy/rights/roadstead-manager-virtual-nodes.yaml, \
+                    "the virtual node cannot be kept: {failure}; if this is a refusal, apply deploy/rights/roadstead-manager-virtual-nodes.yaml, \
                      or switch virtualNodes.enable off"
                 );
             }
@@ -365,13 +359,11 @@ fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) 
     }
 }
 
-fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, String> {
-    match written {
-        Written::Done(object) => Ok(Some(object)),
-        Written::Gone | Written::AlreadyExists => Ok(None),
-        Written::Conflict => Err("it met a newer version".to_owned()),
-        Written::Refused(why) | Written::Unclear(why) => Err(why),
+fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, Failure> {
+    if matches!(written, Written::Conflict) {
+        return Err(Failure::passing("it met a newer version"));
     }
+    written.stored()
 }
 
 #[cfg(test)]

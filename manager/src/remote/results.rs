@@ -15,6 +15,7 @@ use kube::{Api, ResourceExt as _};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::JobKey;
 use roadstead_kubeio::cache::{Cache, key_of};
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
@@ -73,25 +74,27 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
     match write::apply(&here, &copy, FIELD_MANAGER).await {
         Written::Done(_) => {}
         Written::Gone => {
-            return Outcome::Failed("the manager's cluster does not serve such results".to_owned());
+            return Failure::lasting("the manager's cluster does not serve such results").into();
         }
         Written::Conflict | Written::AlreadyExists => {
-            return Outcome::Failed("storing it here met another write".to_owned());
+            return Failure::passing("storing it here met another write").into();
         }
-        Written::Refused(why) | Written::Unclear(why) => {
-            return Outcome::Failed(format!("storing it here: {why}"));
+        answer @ (Written::Refused(_) | Written::Unclear(_)) => {
+            return answer.or_end("storing it here").err().unwrap_or(Outcome::Done);
         }
     }
     if result.labels().get(COMPLETE_LABEL).map(String::as_str) != Some("true") {
         return Outcome::Done;
     }
     let there: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &kind());
-    match write::delete(&there, &key.name, result.metadata.uid.as_deref()).await {
-        Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => Outcome::Done,
-        Written::Refused(why) | Written::Unclear(why) => {
-            Outcome::Failed(format!("deleting it on worker cluster {}: {why}", remote.name))
-        }
-    }
+    let deleted = write::delete(&there, &key.name, result.metadata.uid.as_deref()).await;
+    deleted.stored().map_or_else(
+        |failure| {
+            let what = format_args!("deleting it on worker cluster {}", remote.name);
+            failure.in_doing(what).into()
+        },
+        |_| Outcome::Done,
+    )
 }
 
 /// The manager's pod whose result has this name, if it runs or has run on this worker.

@@ -6,10 +6,11 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use crate::JobKind;
-use crate::kind::{Error, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Target, Why, Write};
-use crate::podset::{InjectError, PodSetInfo};
+use crate::kind::{
+    Error, Look, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Target, Why, Write,
+};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
 
 /// An eviction.
 pub(crate) const WHY: Why<'_> = Why {

@@ -14,34 +14,12 @@ use thiserror::Error as ThisError;
 
 use crate::json;
 use crate::needs::{self, Need};
-use crate::podset::{InjectError, PodSetInfo};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
-use crate::webhook::Defaulting;
 
-/// One homogeneous group of pods of a job.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JobPodSet {
-    /// Its name, lower case.
-    pub name: String,
-    /// The number of pods.
-    pub count: u32,
-    /// The least number of pods with which it could start.
-    pub min_count: Option<u32>,
-    /// The pod template, as the job has it.
-    pub template: Value,
-}
+mod defaulting;
 
-impl fmt::Debug for JobPodSet {
-    /// Leaves the template out: environment variables of its containers may hold secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobPodSet")
-            .field("name", &self.name)
-            .field("count", &self.count)
-            .field("min_count", &self.min_count)
-            .finish_non_exhaustive()
-    }
-}
+pub use defaulting::{DefaultFacts, Defaulting, Namespace, Owner, Presence};
 
 /// Why the pod sets of a job cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
@@ -303,6 +281,15 @@ pub enum Pods {
     /// All its pods are terminating. Its quota is used until they have ended, or until this time, because their node may never report the
     /// end.
     AliveUntil(Timestamp),
+}
+
+/// The manager and the Workload that a copy belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteIdentity<'a> {
+    /// The origin of the manager.
+    pub origin: &'a str,
+    /// Name of the Workload, the same on both sides.
+    pub workload: &'a str,
 }
 
 /// The manager's knowledge of a job in another cluster.

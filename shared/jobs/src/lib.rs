@@ -46,7 +46,8 @@ mod every_kind;
 #[cfg(test)]
 mod fixture;
 
-pub use kind::{JobKind, JobPodSet};
+pub use kind::JobKind;
+pub use podset::JobPodSet;
 
 /// All kinds that are built, in the order of the table.
 pub fn registry() -> Vec<&'static dyn JobKind> {

@@ -17,14 +17,12 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    AsksForMore, Error, JobKind, JobPodSet, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote,
-    Target, Tending, Unmatched, Why, Write,
+    AsksForMore, Defaulting, Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote,
+    RemoteIdentity, Target, Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
-use crate::podset::{InjectError, PodSetInfo, inject};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
-use crate::webhook::Defaulting;
 
 pub(crate) mod group;
 mod later;

@@ -16,8 +16,8 @@ use super::{
     PlainPod, SCHEDULED, TERMINATION_TARGET, by_name, condition, has_gate, is_over, is_true, later, phase,
 };
 use crate::json;
-use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::remote::skeleton;
 
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
