@@ -212,6 +212,12 @@ fn phase(pod: Member<'_>) -> &str {
     json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
 }
 
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+    let all = members.all().iter();
+    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
+        .collect()
+}
+
 /// Whether the pod has succeeded or failed.
 fn is_over(pod: Member<'_>) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
