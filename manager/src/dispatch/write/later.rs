@@ -3,6 +3,7 @@
 //! *Source*: `spec/jobs.md 12.9`.
 
 use roadstead_jobs::kind::Later;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use super::Site;
 
 impl Site<'_> {
     /// A refusal ends no run: it is tried again, because the job runs without this change too.
-    pub(super) async fn update_job(&self) -> Result<(), String> {
+    pub(super) async fn update_job(&self) -> Result<(), Failure> {
         let job_key = self.scene.job_key.as_ref();
         let Some((jobs, there)) = read::find_job(self.remote, self.key, job_key) else {
             return Ok(());
@@ -30,10 +31,16 @@ impl Site<'_> {
                 Written::Gone | Written::AlreadyExists => {}
                 Written::Conflict => {
                     self.d.metrics.conflict(&self.remote.name);
-                    return Err(format!("updating {} met a newer version", copy.name));
+                    return Err(Failure::passing(format!(
+                        "updating {} met a newer version",
+                        copy.name
+                    )));
                 }
-                Written::Refused(why) | Written::Unclear(why) => {
-                    return Err(format!("updating {}: {why}", copy.name));
+                Written::Refused(why) => {
+                    return Err(Failure::lasting(why).in_doing(format!("updating {}", copy.name)));
+                }
+                Written::Unclear(why) => {
+                    return Err(Failure::passing(why).in_doing(format!("updating {}", copy.name)));
                 }
             }
         }

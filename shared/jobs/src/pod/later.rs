@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::JobKind as _;
     use crate::fixture::{apply, both, one};
-    use crate::remote::RemoteIdentity;
+    use crate::kind::RemoteIdentity;
 
     const DONE: &str = "workflows.argoproj.io/completed";
 

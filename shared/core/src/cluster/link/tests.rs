@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::{Effect, Event, Miss, LATE, Link, Reason, SILENT};
+use super::{Effect, Event, LATE, Link, Miss, Reason, SILENT};
 use crate::condition::Truth;
 use crate::lease::{Closing, Grant, Guard, Moment, Tenure, Terms};
 
