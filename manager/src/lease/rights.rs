@@ -67,7 +67,7 @@ async fn ask(client: &Client, remote: &Remote, kinds: Vec<ApiResource>) -> Unans
     for kind in kinds {
         match may_change(client, &kind).await {
             Ok(may) => note(remote, &kind, may),
-            Err(why) => {
+            Err(failure) => {
                 unanswered.kinds.push(kind);
                 unanswered.why = why.into();
             }
