@@ -69,7 +69,7 @@ async fn ask(client: &Client, remote: &Remote, kinds: Vec<ApiResource>) -> Unans
             Ok(may) => note(remote, &kind, may),
             Err(failure) => {
                 unanswered.kinds.push(kind);
-                unanswered.why = why.into();
+                unanswered.why = failure.into();
             }
         }
     }

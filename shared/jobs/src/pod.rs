@@ -202,12 +202,6 @@ impl JobKind for PlainPod {
     }
 }
 
-fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
-    let all = members.all().iter();
-    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
-        .collect()
-}
-
 fn phase(pod: Member<'_>) -> &str {
     json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
 }
