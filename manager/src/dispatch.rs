@@ -5,6 +5,7 @@
 //! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in that worker's
 //! own queue), always from caches. A worker that hangs delays no other worker.
 
+mod carry;
 mod fence;
 mod kind;
 mod memory;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use kube::core::DynamicObject;
 use roadstead_api::config::{
     DEFAULT_STEP_SIZE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate,
     FeatureGates, MultiKueue,
@@ -40,6 +42,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::families::Families;
 use crate::fresh::Fresh;
 use crate::lease::Lessor;
 use crate::metrics::{Anew, Hop, Metrics};
@@ -76,6 +79,8 @@ pub(crate) struct Dispatch {
     pub(crate) metrics: Metrics,
     /// Whether the manager may choose the dispatcher by the programs of the workers.
     pub(crate) may_choose: bool,
+    /// Whether running copies follow changes of their jobs, where their kind allows that.
+    pub(crate) may_forward: bool,
     /// The workers that failed lately.
     pub(crate) memory: Arc<Memory>,
     /// Local Workloads to look at.
@@ -95,6 +100,8 @@ pub(crate) struct Dispatch {
     pub(crate) virtual_nodes: Arc<virtual_nodes::Kept>,
     /// The manager's pods that are steps of Argo Workflows.
     pub(crate) steps: Arc<Steps>,
+    /// The manager's pods that stay in one cluster together.
+    pub(crate) families: Arc<Families>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -348,6 +355,24 @@ impl Dispatch {
                         jobs_due.add(JobRef { kind, key }, Lane::Placed);
                     }
                     due.add(key, Lane::Placed);
+                }
+            });
+        }
+    }
+
+    /// Follows the changes of local jobs that their running copies follow.
+    pub(crate) fn follow_changes(&self) {
+        let kinds = self.caches.jobs.iter();
+        for jobs in kinds.filter(|jobs| jobs.kind.follows_changes()) {
+            let (due, owners) = (self.due.clone(), self.caches.owners.clone());
+            jobs.objects.listen(move |change| {
+                let generation =
+                    |job: Option<&Arc<DynamicObject>>| job.and_then(|job| job.metadata.generation);
+                if change.old.is_some() && generation(change.old) != generation(change.new) {
+                    let uid = change.new.and_then(|job| job.metadata.uid.as_deref());
+                    for key in uid.map(|uid| owners.of(uid)).unwrap_or_default() {
+                        due.add(key, Lane::Placed);
+                    }
                 }
             });
         }

@@ -67,12 +67,17 @@ pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmat
     let stored = d.caches.workloads.get(key);
     let owner = stored.as_deref().and_then(|stored| owner_of(d, stored));
     let both = stored.as_deref().zip(owner.as_ref());
-    both.map(|(stored, owner)| unmatched(owner, stored, copies))
+    both.map(|(stored, owner)| unmatched(d, owner, stored, copies))
         .unwrap_or_default()
 }
 
 /// How they differ, when the job of the Workload is already read.
-pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &CachedJob) -> Unmatched {
+pub(super) fn unmatched(
+    d: &Dispatch,
+    owner: &Owning<'_>,
+    workload: &Workload,
+    copies: &CachedJob,
+) -> Unmatched {
     let Some(whole) = owner.job() else {
         return Unmatched::default();
     };
@@ -84,6 +89,9 @@ pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &Cached
         .map(|object| object.name_any())
         .collect();
     unmatched.lacking.retain(|name| names.contains(name));
+    if !d.may_forward {
+        unmatched.outdated.clear();
+    }
     unmatched
 }
 

@@ -19,8 +19,7 @@ use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, KindCache, look_at, named};
 use roadstead_jobs::JobKind;
-use roadstead_jobs::kind::Unmatched;
-use roadstead_jobs::needs::Need;
+use roadstead_jobs::kind::{Target, Unmatched, Write as JobWrite};
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kinds::Members;
 use roadstead_kubeio::queue::Lane;
@@ -30,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::carry::Carrier;
 use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
@@ -155,9 +155,9 @@ impl Site<'_> {
         let Some(local) = self.d.caches.workloads.get(self.key) else {
             return Ok(());
         };
-        let lacking = self.lacking().await;
+        let lacking = self.lacking().await?;
         if !lacking.is_empty() {
-            self.exclude(Cause::DependencyMissing, needs::told(&lacking));
+            self.exclude(Cause::DependencyMissing, lacking.join(", "));
             return Ok(());
         }
         let stamp = Stamp {
@@ -194,13 +194,34 @@ impl Site<'_> {
         }
     }
 
-    /// What the job needs and this worker is known to lack.
-    async fn lacking(&self) -> Vec<Need> {
+    /// What the job needs, this worker is known to lack, and cannot be brought there.
+    async fn lacking(&self) -> Result<Vec<String>, String> {
         let Some((kind, job)) = &self.scene.local_job else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let named = job.with(|members| kind.needs(members));
-        needs::lacking(self.client, &self.key.namespace, named, &self.remote.unreadable).await
+        let (named, namespace) = (job.with(|members| kind.needs(members)), &self.key.namespace);
+        let lacking = needs::lacking(self.client, namespace, named, &self.remote.unreadable).await;
+        if lacking.is_empty() {
+            return Ok(Vec::new());
+        }
+        match Carrier::with_consent(self.d, self.client, namespace).await? {
+            Some(carrier) => carrier.left(lacking).await,
+            None => Ok(lacking.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    /// Brings what the job needs and this worker lacks, if both namespaces consent. Returns what cannot be brought.
+    async fn bring_needs(&self, kind: &dyn JobKind, job: &CachedJob) -> Result<Vec<String>, String> {
+        let Some(carrier) = Carrier::with_consent(self.d, self.client, &self.key.namespace).await? else {
+            return Ok(Vec::new());
+        };
+        let copy = self
+            .remote
+            .workloads
+            .get(self.key)
+            .ok_or("the copy of the workload is not known yet")?;
+        let (needs, wants) = job.with(|members| (kind.needs(members), kind.wants(members)));
+        carrier.bring(needs, wants, &copy).await
     }
 
     /// Waits for the answer to a creation. As soon as it is late, the other Workloads that wait for this worker may go elsewhere.
@@ -393,13 +414,22 @@ impl Site<'_> {
             return Ok(());
         };
         let copies = self.copies_of(*kind, local, &jobs.resource)?;
+        let left = self.bring_needs(*kind, local).await?;
+        if !left.is_empty() {
+            self.exclude(Cause::DependencyMissing, left.join(", "));
+            return Ok(());
+        }
         let Some((_, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
             for copy in copies {
                 self.create_copy(jobs, copy).await?;
             }
             return Ok(());
         };
-        let Unmatched { lacking, stray } = unmatched_on(self.d, self.key, &there);
+        let Unmatched {
+            lacking,
+            stray,
+            outdated,
+        } = unmatched_on(self.d, self.key, &there);
         for copy in copies
             .into_iter()
             .filter(|copy| lacking.contains(&copy.name_any()))
@@ -410,7 +440,31 @@ impl Site<'_> {
         for copy in there.objects().filter(|copy| is_stray(copy)) {
             self.delete_copy(jobs, copy).await?;
         }
+        for change in outdated {
+            self.update_copy(jobs, change).await?;
+        }
         Ok(())
+    }
+
+    /// Sends a change of the local job to its running copy.
+    async fn update_copy(&self, jobs: &KindCache, change: JobWrite) -> Result<(), String> {
+        let JobWrite::Patch {
+            of,
+            target: Target::Main,
+            patch,
+        } = change
+        else {
+            return Ok(());
+        };
+        match write::patch(&self.api_of(jobs), &of.name, &patch).await {
+            Written::Done(object) => {
+                jobs.objects.observe(*object);
+                Ok(())
+            }
+            Written::Gone | Written::AlreadyExists => Ok(()),
+            Written::Conflict => Err(met_another_write("the job")),
+            Written::Refused(why) | Written::Unclear(why) => Err(format!("changing job {}: {why}", of.name)),
+        }
     }
 
     async fn create_copy(&self, jobs: &KindCache, copy: DynamicObject) -> Result<(), String> {

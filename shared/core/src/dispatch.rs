@@ -71,7 +71,7 @@ pub enum RemoteAction {
     DeleteWorkload,
     /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
     StripFinalizer,
-    /// Create the job; of a group the missing copies, and delete the copies without a member.
+    /// Create the job; of a group the missing copies, and delete the copies without a member. Bring a running copy up to date.
     CreateJob,
     /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
     DeleteJob,

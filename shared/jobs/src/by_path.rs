@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Unmatched,
+    Why, Write,
 };
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
@@ -53,6 +54,8 @@ pub struct ByPath {
     pub time_to_live: Option<Path>,
     /// The field that names a priority class for the whole job. *Source*: `spec/jobs.md 5.13`.
     pub priority_class: Option<Path>,
+    /// The fields whose changes a running copy follows. They are outside of the pod templates.
+    pub followed: &'static [Path],
     /// The rules that only this kind has.
     pub rules: Rules,
 }
@@ -269,6 +272,29 @@ impl JobKind for ByPath {
             json::remove(&mut copy, field);
         }
         vec![copy]
+    }
+
+    fn unmatched(&self, local: Members<'_>, copies: Members<'_>) -> Unmatched {
+        let (job, copy) = (local.first(), copies.first());
+        let is_going = copy.meta.deletion_timestamp.is_some();
+        if self.followed.is_empty() || is_going || self.ended(copy.data).is_some() {
+            return Unmatched::default();
+        }
+        let mut after = copy.data.clone();
+        for path in self.followed {
+            match json::at(job.data, path) {
+                Some(value) => json::set(&mut after, path, value.clone()),
+                None => json::remove(&mut after, path),
+            }
+        }
+        Unmatched {
+            outdated: write(copy, copy.data, &after).into_iter().collect(),
+            ..Unmatched::default()
+        }
+    }
+
+    fn follows_changes(&self) -> bool {
+        !self.followed.is_empty()
     }
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {

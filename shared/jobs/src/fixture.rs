@@ -88,7 +88,7 @@ pub(crate) fn apply(job: &Value, patch: &Value) -> Value {
 pub(crate) struct Tested(pub(crate) &'static dyn JobKind);
 
 /// The patches sent to one part of a job.
-fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
+pub(crate) fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
     let sent = |write: Write| {
         let Write::Patch { of: _, target, patch } = write else {
             panic!("nothing is deleted");

@@ -332,6 +332,8 @@ pub struct Unmatched {
     pub lacking: BTreeSet<String>,
     /// Copies without a local object.
     pub stray: Vec<MemberId>,
+    /// The writes that bring copies up to date that run on while their objects are changed.
+    pub outdated: Vec<Write>,
 }
 
 /// The fields that a pod gets so that it is queued together with the others of its group.
@@ -347,6 +349,15 @@ pub struct Mark {
     pub index: Option<u32>,
     /// Further annotations.
     pub notes: &'static [(&'static str, &'static str)],
+}
+
+/// The object to which a pod belongs together with others that run in the same cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The version of its template from which the pod was made; empty when that is not known.
+    pub revision: &'a str,
 }
 
 /// The contract of a kind of job. *Source*: `spec/jobs.md 9, 10`.
@@ -417,9 +428,15 @@ pub trait JobKind: Send + Sync {
         original: &[JobPodSet],
     ) -> Vec<Value>;
 
-    /// The differences between the objects of a job and its copies. Empty for a kind whose jobs are one object.
+    /// The differences between the objects of a job and its copies: objects without a copy and the reverse, for a job of many objects;
+    /// changes that a running copy follows, for a kind that allows some.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
+    }
+
+    /// Whether a running copy follows changes of its job.
+    fn follows_changes(&self) -> bool {
+        false
     }
 
     /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
@@ -461,6 +478,12 @@ pub trait JobKind: Send + Sync {
         needs::of(pod_sets.iter().map(|set| &set.template))
     }
 
+    /// The objects that its pods name and can start without.
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        needs::wanted(pod_sets.iter().map(|set| &set.template))
+    }
+
     /// Whether this object is queued at all; otherwise it is left alone, whatever its labels say.
     fn is_queued(&self, _job: Member<'_>) -> bool {
         true
@@ -473,6 +496,11 @@ pub trait JobKind: Send + Sync {
 
     /// The name of the object of this kind that owns this pod; `None` when the pods of the kind are queued one by one.
     fn parent_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<&'a str> {
+        None
+    }
+
+    /// The object of this kind that made this pod; `None` when its pods need not run in the same cluster, or are one group anyway.
+    fn maker_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<Maker<'a>> {
         None
     }
 

@@ -261,7 +261,12 @@ impl<'a> Pass<'a> {
         if !self.o.workload.active {
             return Some(Waiting::Deactivated);
         }
-        (!self.o.job.present || self.o.job.finished).then_some(Waiting::NoLocalJob)
+        if !self.o.job.present || self.o.job.finished {
+            return Some(Waiting::NoLocalJob);
+        }
+        self.o.behind.map(|first| Waiting::BehindAnother {
+            first: first.to_owned(),
+        })
     }
 
     /// Returns always one reason: the most hopeful cluster decides.
@@ -394,6 +399,8 @@ fn is_settled(
             };
             !patient || listed.iter().all(has_answered)
         }
+        // Why not before: mostly the other one is placed at once.
+        Waiting::BehindAnother { .. } => !patient,
         Waiting::OtherChecks { .. }
         | Waiting::Deactivated
         | Waiting::NoLocalJob
