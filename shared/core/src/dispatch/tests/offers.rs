@@ -232,7 +232,7 @@ fn a_cluster_that_an_external_dispatcher_names_is_waited_for_while_it_is_away() 
 ///
 /// Spec: jobs 9.11, 9.13
 #[test]
-fn a_workload_behind_another_is_offered_to_nobody_until_that_one_has_a_cluster() {
+fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
     let mut case = Case::new();
     case.behind = Some("pod-web-1");
     let plan = case.plan();
