@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kube::core::DynamicObject;
 use roadstead_api::config::{
     DEFAULT_STEP_SIZE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate,
     FeatureGates, MultiKueue,
@@ -355,24 +354,6 @@ impl Dispatch {
                         jobs_due.add(JobRef { kind, key }, Lane::Placed);
                     }
                     due.add(key, Lane::Placed);
-                }
-            });
-        }
-    }
-
-    /// Follows the changes of local jobs that their running copies follow.
-    pub(crate) fn follow_changes(&self) {
-        let kinds = self.caches.jobs.iter();
-        for jobs in kinds.filter(|jobs| jobs.kind.follows_changes()) {
-            let (due, owners) = (self.due.clone(), self.caches.owners.clone());
-            jobs.objects.listen(move |change| {
-                let generation =
-                    |job: Option<&Arc<DynamicObject>>| job.and_then(|job| job.metadata.generation);
-                if change.old.is_some() && generation(change.old) != generation(change.new) {
-                    let uid = change.new.and_then(|job| job.metadata.uid.as_deref());
-                    for key in uid.map(|uid| owners.of(uid)).unwrap_or_default() {
-                        due.add(key, Lane::Placed);
-                    }
                 }
             });
         }

@@ -240,7 +240,6 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         clock: clock.clone(),
     };
     dispatch.wake_relatives();
-    dispatch.follow_changes();
     ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
     let fleet = Arc::new(Fleet {

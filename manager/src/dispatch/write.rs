@@ -402,46 +402,56 @@ impl Site<'_> {
     }
 
     async fn create_job(&self) -> Result<(), String> {
-        let Some((kind, local)) = &self.scene.local_job else {
-            return Ok(());
-        };
-        let Some(jobs) = self
-            .remote
-            .jobs
-            .iter()
-            .find(|jobs| jobs.kind.kind() == kind.kind())
-        else {
-            return Ok(());
-        };
-        let copies = self.copies_of(*kind, local, &jobs.resource)?;
-        let left = self.bring_needs(*kind, local).await?;
-        if !left.is_empty() {
-            self.exclude(Cause::DependencyMissing, left.join(", "));
-            return Ok(());
+        if let Some((kind, local)) = &self.scene.local_job {
+            let same_kind = |jobs: &&KindCache| jobs.kind.kind() == kind.kind();
+            let Some(jobs) = self.remote.jobs.iter().find(same_kind) else {
+                return Ok(());
+            };
+            self.create_copies(jobs, *kind, local).await?;
         }
-        let Some((_, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
-            for copy in copies {
-                self.create_copy(jobs, copy).await?;
-            }
+        let Some((jobs, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
             return Ok(());
         };
         let Unmatched {
-            lacking,
+            lacking: _,
             stray,
             outdated,
         } = unmatched_on(self.d, self.key, &there);
-        for copy in copies
-            .into_iter()
-            .filter(|copy| lacking.contains(&copy.name_any()))
-        {
-            self.create_copy(jobs, copy).await?;
-        }
         let is_stray = |copy: &DynamicObject| stray.iter().any(|id| copy.uid().as_deref() == Some(&id.uid));
         for copy in there.objects().filter(|copy| is_stray(copy)) {
             self.delete_copy(jobs, copy).await?;
         }
         for change in outdated {
             self.update_copy(jobs, change).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the copies that are missing.
+    async fn create_copies(
+        &self,
+        jobs: &KindCache,
+        kind: &dyn JobKind,
+        local: &CachedJob,
+    ) -> Result<(), String> {
+        let there = read::find_job(self.remote, self.key, self.scene.job_key.as_ref());
+        let lacking = there.map(|(_, there)| unmatched_on(self.d, self.key, &there).lacking);
+        let mut copies = self.copies_of(kind, local, &jobs.resource)?;
+        copies.retain(|copy| {
+            lacking
+                .as_ref()
+                .is_none_or(|lacking| lacking.contains(&copy.name_any()))
+        });
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let left = self.bring_needs(kind, local).await?;
+        if !left.is_empty() {
+            self.exclude(Cause::DependencyMissing, left.join(", "));
+            return Ok(());
+        }
+        for copy in copies {
+            self.create_copy(jobs, copy).await?;
         }
         Ok(())
     }

@@ -293,10 +293,6 @@ impl JobKind for ByPath {
         }
     }
 
-    fn follows_changes(&self) -> bool {
-        !self.followed.is_empty()
-    }
-
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
         let after = match remote {

@@ -434,11 +434,6 @@ pub trait JobKind: Send + Sync {
         Unmatched::default()
     }
 
-    /// Whether a running copy follows changes of its job.
-    fn follows_changes(&self) -> bool {
-        false
-    }
-
     /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
     fn settle(&self, _local: Members<'_>, _copies: Members<'_>, _node: &str) -> Vec<Write> {
         Vec::new()

@@ -245,7 +245,6 @@ fn a_running_copy_of_a_service_follows_its_serve_config_and_nothing_else() {
         crate::fixture::sent(found.outdated, crate::kind::Target::Main)
     };
     let kind = Tested(&RAY_SERVICE);
-    assert!(RAY_SERVICE.follows_changes() && !RAY_CLUSTER.follows_changes());
     let there = kind.slimmed(&service(Some("a"), 2));
     let patch =
         |config: Value| json!({"metadata": {"resourceVersion": "7"}, "spec": {"serveConfigV2": config}});
