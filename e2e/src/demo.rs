@@ -28,13 +28,13 @@ use crate::options::Kind;
 /// Environment variable with the first place where the harness looks for the programs of a control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// Allowed numbers of jobs: at least the named ones, at most as many as a user can still follow.
-const JOBS: std::ops::RangeInclusive<i64> = 4..=500;
+const JOBS: std::ops::RangeInclusive<i64> = 5..=500;
 
 /// Shows a whole federation on this machine: no cluster, no container engine, no root, no network.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "demo")]
 pub struct Args {
-    /// Which API servers to use; auto takes the embedded ones, unless --assets is given; beside real ones jobs are Jobs only
+    /// Which API servers to use; auto takes the embedded ones, unless --assets is given; beside real ones there are only Jobs and a group of pods
     #[arg(long, value_enum, default_value_t = ControlPlaneKind::Auto)]
     pub control_plane: ControlPlaneKind,
     /// Print the closing card as JSON on standard output; everything else goes to standard error

@@ -14,6 +14,7 @@ pub mod ledger;
 mod reads;
 mod watches;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -109,6 +110,11 @@ impl Observer {
     /// When a job of the manager, given by namespace and name, was first seen unsuspended in a worker, and in which worker.
     pub fn started(&self, namespace: &str, name: &str) -> Option<(Instant, String)> {
         self.book.ledger().started(namespace, name)
+    }
+
+    /// The pods of a group on the manager that were seen to run, by worker.
+    pub fn pods_of_group(&self, namespace: &str, group: &str) -> BTreeMap<String, usize> {
+        self.book.ledger().pods_of_group(namespace, group)
     }
 
     /// Creates objects that no controller owns in a namespace of every cluster; [`Observer::close`] checks that they are unchanged.

@@ -1,5 +1,6 @@
 //! The result, as a card for users and as JSON for tests.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Card {
     /// What came of the sick node; absent with `--calm`, and beside real API servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evacuation: Option<Evacuation>,
+    /// Where the pods of the group ran.
+    pub pod_group: Option<PodGroup>,
     /// Broken invariants of `spec/safety.md` section 1.
     pub violations: Vec<Violation>,
     /// From the start of the program until the card, builds included, seconds.
@@ -70,6 +73,24 @@ pub struct Evacuation {
     pub job: String,
     /// How it moved, if it did.
     pub moved: Option<Moved>,
+}
+
+/// A group of pods that were submitted one by one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PodGroup {
+    /// The group.
+    pub job: String,
+    /// The number of its pods.
+    pub pods: usize,
+    /// The number of pods that ran, by worker.
+    pub ran: BTreeMap<String, usize>,
+}
+
+impl PodGroup {
+    /// Whether all its pods ran in one worker.
+    pub fn ran_together(&self) -> bool {
+        self.ran.len() == 1 && self.ran.values().all(|pods| *pods == self.pods)
+    }
 }
 
 /// From one node to another.
@@ -119,6 +140,7 @@ impl Card {
                 .as_ref()
                 .is_none_or(|accident| accident.ended_unseen)
             && { self.evacuation.as_ref() }.is_none_or(|evacuation| evacuation.moved.is_some())
+            && self.pod_group.as_ref().is_none_or(PodGroup::ran_together)
     }
 }
 
@@ -138,6 +160,7 @@ impl fmt::Display for Card {
             clusters,
             accident,
             evacuation,
+            pod_group,
             violations,
             seconds,
             setup_seconds,
@@ -175,6 +198,9 @@ impl fmt::Display for Card {
         if let Some(evacuation) = evacuation {
             writeln!(f, "sick node        {evacuation}")?;
         }
+        if let Some(pod_group) = pod_group {
+            writeln!(f, "pod group        {pod_group}")?;
+        }
         for Violation { invariant, sentence } in violations {
             writeln!(f, "BROKEN {invariant:<9} {sentence}")?;
         }
@@ -183,6 +209,20 @@ impl fmt::Display for Card {
             f,
             "time             {seconds:.0} s, {setup_seconds:.0} s of it to set up"
         )
+    }
+}
+
+impl fmt::Display for PodGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, pods, ran } = self;
+        let ran: Vec<String> = ran
+            .iter()
+            .map(|(cluster, pods)| format!("{pods} in {cluster}"))
+            .collect();
+        match ran.as_slice() {
+            [] => write!(f, "{job}: none of its {pods} pods ran"),
+            ran => write!(f, "{job}: of its {pods} pods ran {}", ran.join(", ")),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Args;
 use super::accident::{Order, Script};
-use super::card::{Accident, Card, Evacuation, Percentiles};
+use super::card::{Accident, Card, Evacuation, Percentiles, PodGroup};
 use super::evacuation;
 use super::script::{self, EAST, MANAGER, Part, Planned, Shape, TENANTS, WEST};
 use super::view::{View, Voice};
@@ -88,7 +88,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     if shapes.contains(&Shape::AppWrapper) {
         let_wrap(&stage).await?;
     } else {
-        voice.line("jobs are Jobs only: other kinds are shown with --control-plane embedded");
+        voice.line("jobs are Jobs and a group of pods: other kinds are shown with --control-plane embedded");
     }
     let kubeconfigs = args
         .kubeconfigs
@@ -246,15 +246,19 @@ async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(St
     for planned in jobs {
         let resource = planned.shape.resource();
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), planned.namespace, &resource);
-        let job: DynamicObject = serde_json::from_value(planned.object.clone())?;
         let key = (planned.namespace.to_owned(), planned.name.clone());
         created.insert(key, Instant::now());
-        api.create(&PostParams::default(), &job).await.with_context(|| {
-            format!(
-                "creating {} {}/{}",
-                resource.kind, planned.namespace, planned.name
-            )
-        })?;
+        for object in &planned.objects {
+            let object: DynamicObject = serde_json::from_value(object.clone())?;
+            api.create(&PostParams::default(), &object)
+                .await
+                .with_context(|| {
+                    format!(
+                        "creating {} {}/{}",
+                        resource.kind, planned.namespace, planned.name
+                    )
+                })?;
+        }
         sleep(PAUSE).await;
     }
     Ok(created)
@@ -340,7 +344,7 @@ impl Run {
     fn is_over(&self) -> bool {
         let settled = |(part, progress): &(Part, Progress)| match part {
             Part::NeverFits => progress.waiting.is_some(),
-            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident | Part::Evacuated => {
+            Part::Runs | Part::OnlyIn(_) | Part::LivesThroughAccident | Part::Evacuated | Part::Together => {
                 progress.finished.is_some()
             }
         };
@@ -398,7 +402,14 @@ impl Run {
                         "{name} has room only in {home} and was started in {cluster}"
                     )));
                 }
-                (Part::OnlyIn(_) | Part::Runs | Part::LivesThroughAccident | Part::Evacuated, _) => {}
+                (
+                    Part::OnlyIn(_)
+                    | Part::Runs
+                    | Part::LivesThroughAccident
+                    | Part::Evacuated
+                    | Part::Together,
+                    _,
+                ) => {}
             }
             if job.part != Part::NeverFits && progress.finished != Some(Outcome::Succeeded) {
                 let reason = progress
@@ -427,6 +438,14 @@ impl Run {
             clusters: [MANAGER, EAST, WEST].map(str::to_owned).into(),
             accident: self.accident.as_ref().map(|script| accident(script, jobs)),
             evacuation,
+            pod_group: jobs
+                .iter()
+                .find(|job| job.part == Part::Together)
+                .map(|job| PodGroup {
+                    job: format!("{}/{}", job.namespace, job.name),
+                    pods: job.objects.len(),
+                    ran: observer.pods_of_group(job.namespace, &job.name),
+                }),
             violations,
             seconds: rounded(seconds.as_secs_f64()),
             setup_seconds: rounded(setup.as_secs_f64()),
@@ -469,7 +488,7 @@ fn say_how_to_look(voice: &Voice, stage: &Stage, kubeconfigs: Option<&Kubeconfig
     };
     voice.plain("The federation stays up until Ctrl-C. To look around, in another terminal:\n");
     voice.plain(&format!("  export KUBECONFIG={}", path(MANAGER).display()));
-    voice.plain("  kubectl get jobs,jobsets,pytorchjobs,appwrappers -A");
+    voice.plain("  kubectl get jobs,jobsets,pytorchjobs,appwrappers,pods -A");
     voice.plain("  kubectl get workloads -A");
     for worker in [EAST, WEST] {
         voice.plain(&format!(

@@ -2,7 +2,8 @@
 
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
-use roadstead_api::constants::labels::{PRIORITY_CLASS, QUEUE_NAME};
+use roadstead_api::constants::annotations::POD_GROUP_TOTAL_COUNT;
+use roadstead_api::constants::labels::{POD_GROUP_NAME, PRIORITY_CLASS, QUEUE_NAME};
 use serde_json::{Value, json};
 
 use crate::options::{Kind, Node, Options, PLAYED_JOBSETS, PLAYED_PYTORCHJOBS, RUN_SECONDS};
@@ -24,8 +25,9 @@ const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDur
 const HIGH: &str = "high";
 const LOW: &str = "low";
 
-/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick.
-pub(super) const NAMED_JOBS: usize = 4;
+/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick,
+/// one is a group of pods.
+pub(super) const NAMED_JOBS: usize = 5;
 
 /// The expected course of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(super) enum Part {
     LivesThroughAccident,
     /// It runs in west when its node is marked, and moves.
     Evacuated,
+    /// All its pods run in the same worker.
+    Together,
 }
 
 /// The kind of a job.
@@ -53,11 +57,19 @@ pub(super) enum Shape {
     PyTorchJob,
     /// An `AppWrapper` around two Jobs.
     AppWrapper,
+    /// Plain pods that name the same group.
+    PodGroup,
 }
 
 impl Shape {
     /// All kinds.
-    pub(super) const ALL: [Self; 4] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Job,
+        Self::JobSet,
+        Self::PyTorchJob,
+        Self::AppWrapper,
+        Self::PodGroup,
+    ];
 
     /// The kinds of ordinary jobs, in a repeating order.
     const MIX: [Self; 8] = [
@@ -76,7 +88,7 @@ impl Shape {
     pub(super) fn shown(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::Embedded => &Self::ALL,
-            Kind::Real => &[Self::Job],
+            Kind::Real => &[Self::Job, Self::PodGroup],
         }
     }
 
@@ -87,6 +99,7 @@ impl Shape {
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "PyTorchJob"),
             Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "AppWrapper"),
+            Self::PodGroup => ("", "v1", "Pod"),
         };
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
     }
@@ -98,10 +111,11 @@ impl Shape {
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
             Self::AppWrapper => "workload.codeflare.dev/appwrapper",
+            Self::PodGroup => "pod",
         }
     }
 
-    /// The spec of a job with `pods` pods of this template.
+    /// The spec of a job with `pods` pods of this template; for a group the spec of each pod.
     fn spec(self, name: &str, pods: i32, template: &Value) -> Value {
         let job = |pods: i32| json!({"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template});
         // Why suspended although the webhook suspends it: without the webhook the job must not start on the manager.
@@ -132,6 +146,7 @@ impl Shape {
                 };
                 json!({"suspend": true, "components": [child("prepare", 1), child("work", pods)]})
             }
+            Self::PodGroup => template["spec"].clone(),
         }
     }
 }
@@ -143,7 +158,8 @@ pub(super) struct Planned {
     pub(super) namespace: &'static str,
     pub(super) name: String,
     pub(super) part: Part,
-    pub(super) object: Value,
+    /// One object, or the pods of a group.
+    pub(super) objects: Vec<Value>,
 }
 
 /// One manager; east with 8 CPU, west with 4 CPU and 2 GPU.
@@ -214,11 +230,12 @@ pub(super) fn jobs(count: usize, kind: Kind) -> Vec<Planned> {
     if let Some(evacuated) = evacuated {
         jobs.insert(jobs.len().min(3), evacuated);
     }
+    jobs.insert(jobs.len().min(4), together());
     jobs.insert(
-        jobs.len().min(5),
+        jobs.len().min(6),
         gpu_job("gpu-real-node", CHECKED, 3.0, Part::OnlyIn(WEST)),
     );
-    jobs.insert(jobs.len().min(8), never_fitting());
+    jobs.insert(jobs.len().min(9), never_fitting());
     jobs
 }
 
@@ -273,11 +290,28 @@ fn evacuated() -> Planned {
         part: Part::Evacuated,
     });
     // Why so short: people watch.
-    wrapper.object["metadata"]["annotations"] = json!({RETRY_PAUSE: "1s"});
-    if let Some(components) = wrapper.object["spec"]["components"].as_array_mut() {
-        components.truncate(1);
+    for object in &mut wrapper.objects {
+        object["metadata"]["annotations"] = json!({RETRY_PAUSE: "1s"});
+        if let Some(components) = object["spec"]["components"].as_array_mut() {
+            components.truncate(1);
+        }
     }
     wrapper
+}
+
+/// Three pods that start together or not at all.
+fn together() -> Planned {
+    planned(Wanted {
+        shape: Shape::PodGroup,
+        tenant: TENANTS[0],
+        name: "gang".to_owned(),
+        queue: MAIN,
+        priority: HIGH,
+        pods: 3,
+        seconds: 2.0,
+        requests: json!({"cpu": "500m", "memory": "256Mi"}),
+        part: Part::Together,
+    })
 }
 
 fn never_fitting() -> Planned {
@@ -320,8 +354,9 @@ fn planned(wanted: Wanted) -> Planned {
     } = wanted;
     // Wire: an extended resource must be limited to what is requested.
     let limits = requests.get(GPU).map(|gpus| json!({GPU: gpus}));
+    let notes = json!({RUN_SECONDS: seconds.to_string()});
     let template = json!({
-        "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
+        "metadata": {"annotations": notes},
         "spec": {
             "restartPolicy": "Never",
             "containers": [{
@@ -342,12 +377,25 @@ fn planned(wanted: Wanted) -> Planned {
         },
         "spec": shape.spec(&name, pods, &template),
     });
+    let member = |index: i32| {
+        let mut pod = object.clone();
+        pod["metadata"]["name"] = format!("{name}-{index}").into();
+        pod["metadata"]["labels"][POD_GROUP_NAME] = name.as_str().into();
+        pod["metadata"]["annotations"] = notes.clone();
+        pod["metadata"]["annotations"][POD_GROUP_TOTAL_COUNT] = pods.to_string().into();
+        pod
+    };
+    let objects = if shape == Shape::PodGroup {
+        (0..pods).map(member).collect()
+    } else {
+        vec![object]
+    };
     Planned {
         shape,
         namespace: tenant,
         name,
         part,
-        object,
+        objects,
     }
 }
 
@@ -359,7 +407,7 @@ mod tests {
 
     #[test]
     fn every_count_has_all_parts_and_distinct_names() {
-        for count in [NAMED_JOBS, 5, 24, 100] {
+        for count in [NAMED_JOBS, 6, 24, 100] {
             let jobs = jobs(count, Kind::Embedded);
             assert_eq!(jobs.len(), count);
             let names: BTreeSet<_> = jobs.iter().map(|job| (job.namespace, &job.name)).collect();
@@ -369,6 +417,7 @@ mod tests {
                 Part::OnlyIn(WEST),
                 Part::LivesThroughAccident,
                 Part::Evacuated,
+                Part::Together,
             ] {
                 assert_eq!(jobs.iter().filter(|job| job.part == part).count(), 1);
             }
@@ -379,7 +428,7 @@ mod tests {
     fn the_usual_demo_has_several_tenants_priorities_and_sizes() {
         let jobs = jobs(24, Kind::Embedded);
         let distinct = |pointer: &str| {
-            let values = jobs.iter().filter_map(|job| job.object.pointer(pointer));
+            let values = jobs.iter().filter_map(|job| job.objects[0].pointer(pointer));
             values.map(ToString::to_string).collect::<BTreeSet<_>>().len()
         };
         assert_eq!(distinct("/kind"), Shape::ALL.len());
@@ -390,9 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn beside_real_api_servers_there_are_jobs_only() {
+    fn beside_real_api_servers_there_are_jobs_and_one_group_of_pods() {
         let jobs = jobs(24, Kind::Real);
-        assert!(jobs.iter().all(|job| job.shape == Shape::Job));
-        assert_eq!(jobs.len(), 24);
+        let (groups, others): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.shape == Shape::PodGroup);
+        assert!(others.iter().all(|job| job.shape == Shape::Job));
+        assert_eq!((groups.len(), groups[0].objects.len(), jobs.len()), (1, 3, 24));
     }
 }

@@ -1,6 +1,7 @@
 //! Observations of all clusters, and the invariants that they break. Pure: each change comes with the time of its observation.
 
 mod facts;
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 
 pub use facts::{Outcome, Run};
 pub(super) use facts::{controller, is_suspended, job_outcome, pod_lives, run_of};
+use groups::Groups;
 
 /// Most violations that are kept; the first ones are the most useful.
 const VIOLATIONS_MAX: usize = 100;
@@ -102,11 +104,23 @@ pub enum Presence {
 }
 
 /// The state of a job in one cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct JobState {
     /// Neither suspended nor ended.
     live: bool,
     outcome: Option<Outcome>,
+    /// How often it ran to completion.
+    completions: usize,
+}
+
+/// A job in one cluster, as an object of it has just shown it.
+struct Seen {
+    /// Its name; of a member of a group the name of the group.
+    name: String,
+    /// What tells it from other jobs of that name: its UID, if it is one object.
+    uid: String,
+    state: JobState,
+    presence: Presence,
 }
 
 /// The state of one workload of the manager in the workers.
@@ -129,6 +143,7 @@ pub struct Ledger {
     makers: BTreeMap<(usize, String), String>,
     /// Pods that have not ended, by worker and UID of their job.
     pods: BTreeMap<(usize, String), BTreeSet<String>>,
+    groups: Groups,
     /// First start of each job, by namespace and name.
     starts: BTreeMap<(String, String), (Instant, String)>,
     /// Jobs and workloads that have ended, by place and UID.
@@ -153,6 +168,7 @@ impl Ledger {
             owners: BTreeMap::new(),
             makers: BTreeMap::new(),
             pods: BTreeMap::new(),
+            groups: Groups::default(),
             starts: BTreeMap::new(),
             ended: BTreeSet::new(),
             finishes: BTreeMap::new(),
@@ -167,9 +183,33 @@ impl Ledger {
     pub fn job(&mut self, sight: Sight, job: &DynamicObject, presence: Presence) {
         let outcome = job_outcome(job);
         self.check_backward(sight.place, facts::kind_of(job), job, outcome.is_some(), presence);
+        let seen = self.seen(sight.place, job, outcome, presence);
         match sight.place {
-            Place::Manager => self.managers_job(sight.at, job, outcome, presence),
-            Place::Worker(worker) => self.workers_job(worker, sight.at, job, outcome, presence),
+            Place::Manager => self.managers_job(sight.at, job, seen),
+            Place::Worker(worker) => self.workers_job(worker, sight.at, job, seen),
+        }
+    }
+
+    fn seen(
+        &mut self,
+        place: Place,
+        job: &DynamicObject,
+        outcome: Option<Outcome>,
+        presence: Presence,
+    ) -> Seen {
+        let state = JobState {
+            live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
+            outcome,
+            completions: usize::from(outcome == Some(Outcome::Succeeded)),
+        };
+        match facts::group_of(job) {
+            Some(group) => self.groups.seen(place, job, &group, (state, presence)),
+            None => Seen {
+                name: job.name_any(),
+                uid: job.uid().unwrap_or_default(),
+                state,
+                presence,
+            },
         }
     }
 
@@ -229,11 +269,16 @@ impl Ledger {
                 );
             }
         }
-        let owners = workload.owner_references().iter();
-        let Some(owner) = { owners }.find(|owner| owner.controller == Some(true)) else {
+        let mut owners = workload.owner_references().iter();
+        let controlling = || {
+            let owner = owners.find(|owner| owner.controller == Some(true))?;
+            Some(owner.name.clone())
+        };
+        let named = facts::is_of_group(workload).then(|| workload.name_any());
+        let Some(job) = named.or_else(controlling) else {
             return;
         };
-        let subject = Subject::Job(workload.namespace().unwrap_or_default(), owner.name.clone());
+        let subject = Subject::Job(workload.namespace().unwrap_or_default(), job);
         if let Some(reserved) = condition(QUOTA_RESERVED) {
             let event = if reserved.status == "True" {
                 Event::Reserved
@@ -310,33 +355,32 @@ impl Ledger {
         self.starts.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    fn managers_job(
-        &mut self,
-        at: Instant,
-        job: &DynamicObject,
-        outcome: Option<Outcome>,
-        presence: Presence,
-    ) {
+    /// The pods of a group that were seen to run, by cluster.
+    pub fn pods_of_group(&self, namespace: &str, group: &str) -> BTreeMap<String, usize> {
+        let ran = self.groups.ran(namespace, group);
+        ran.map(|(worker, pods)| (self.workers[worker].clone(), pods))
+            .collect()
+    }
+
+    fn managers_job(&mut self, at: Instant, job: &DynamicObject, seen: Seen) {
         if !facts::is_queued(job) {
             return;
         }
-        let subject = Subject::Job(job.namespace().unwrap_or_default(), job.name_any());
-        match (presence, outcome) {
+        let subject = Subject::Job(job.namespace().unwrap_or_default(), seen.name);
+        match (seen.presence, seen.state.outcome) {
             (Presence::Gone, _) => self.tell(at, subject, Event::Gone),
             (Presence::There, Some(outcome)) => self.tell(at, subject, Event::Finished(outcome)),
             (Presence::There, None) => self.tell(at, subject, Event::Submitted),
         }
     }
 
-    fn workers_job(
-        &mut self,
-        worker: usize,
-        at: Instant,
-        job: &DynamicObject,
-        outcome: Option<Outcome>,
-        presence: Presence,
-    ) {
-        let uid = job.uid().unwrap_or_default();
+    fn workers_job(&mut self, worker: usize, at: Instant, job: &DynamicObject, seen: Seen) {
+        let Seen {
+            name,
+            uid,
+            state: mut new,
+            presence: _,
+        } = seen;
         let Some(run) = run_of(job) else {
             if let Some(maker) = controller(job) {
                 self.makers.insert((worker, uid), maker);
@@ -345,23 +389,14 @@ impl Ledger {
         };
         self.owners.insert((worker, uid.clone()), run.clone());
         let state = self.runs.entry(run.clone()).or_default();
-        let old = state
-            .jobs
-            .get(&(worker, uid.clone()))
-            .cloned()
-            .unwrap_or_default();
+        let old = state.jobs.get(&(worker, uid.clone()));
+        let old = old.copied().unwrap_or_default();
         // Why the old one: an AppWrapper that is being deleted no longer shows its outcome.
-        let outcome = outcome.or_else(|| old.outcome.filter(|_| is_going(job)));
-        let new = JobState {
-            live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
-            outcome,
-        };
-        state.jobs.insert((worker, uid), new.clone());
-        let completions = state
-            .jobs
-            .values()
-            .filter(|job| job.outcome == Some(Outcome::Succeeded))
-            .count();
+        if new.outcome.is_none() && old.outcome.is_some() && is_going(job) {
+            new = JobState { live: false, ..old };
+        }
+        state.jobs.insert((worker, uid), new);
+        let completions: usize = state.jobs.values().map(|job| job.completions).sum();
         if completions > 1 {
             self.doubled.insert(run.clone());
             self.convict(
@@ -370,9 +405,9 @@ impl Ledger {
             );
         }
         let cluster = self.workers[worker].clone();
-        let subject = Subject::Job(run.namespace.clone(), job.name_any());
+        let subject = Subject::Job(run.namespace.clone(), name.clone());
         if new.live && !old.live {
-            let key = (run.namespace.clone(), job.name_any());
+            let key = (run.namespace.clone(), name);
             self.starts.entry(key).or_insert_with(|| (at, cluster.clone()));
             self.tell(at, subject, Event::Started(cluster));
         } else if let (Some(outcome), None) = (new.outcome, old.outcome) {

@@ -11,9 +11,9 @@ use crate::shared::chain;
 /// Limit of the test, the build of the programs included. The demo itself gives up earlier.
 const DEADLINE: Duration = Duration::from_mins(10);
 /// Enough for each part and some ordinary ones.
-const JOBS: usize = 8;
+const JOBS: usize = 9;
 
-/// Spec: experience 2, steps 2, 3, 5 and 6; appwrapper B115.
+/// Spec: experience 2, steps 2, 3, 5 and 6; appwrapper B115; jobs 12.9.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_ends_well_without_a_real_control_plane() {
     let args = Args::parse_from(["demo", "--json", "--jobs", &JOBS.to_string()]);
@@ -29,4 +29,6 @@ async fn the_demo_ends_well_without_a_real_control_plane() {
     assert!(card.accident.is_some_and(|accident| accident.ended_unseen));
     let moved = card.evacuation.and_then(|evacuation| evacuation.moved).unwrap();
     assert_ne!(moved.from, moved.to);
+    let group = card.pod_group.unwrap();
+    assert!(group.pods == 3 && group.ran_together(), "{group}");
 }

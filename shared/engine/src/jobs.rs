@@ -16,7 +16,6 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
-use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
@@ -47,6 +46,9 @@ const PARENT_PAUSE: Duration = Duration::from_secs(5);
 /// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once then costs no such write.
 /// *Source*: `spec/experience.md 5`.
 const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(2);
+/// The same for a job that has its quota. Why longer: it is on its way to a worker, and in a burst of jobs one more write for each
+/// would slow down all of them.
+const WAIT_WITH_QUOTA_SHOWN_AFTER: Duration = Duration::from_secs(30);
 /// The API server cuts creation times to this unit.
 const CREATION_GRAIN: Duration = Duration::from_secs(1);
 
@@ -356,17 +358,24 @@ impl Jobs {
 
     /// Shows on a job that it is waiting, once it has waited for a while.
     async fn show_wait(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Outcome {
-        let waits = |workload: &Workload| workload.cluster_name().is_none() && !workload.is_true("Finished");
-        let (Some(local), Some(true)) = (jobs.job(&at.key), scene.current_workload().map(waits)) else {
+        let (Some(local), Some(workload)) = (jobs.job(&at.key), scene.current_workload()) else {
             return Outcome::Done;
         };
+        if workload.cluster_name().is_some() || workload.is_true("Finished") {
+            return Outcome::Done;
+        }
         let now = (self.clock)();
         let Some(write) = local.with(|local| jobs.kind.show_wait(local, now)) else {
             return Outcome::Done;
         };
         let created = local.first().metadata.creation_timestamp.as_ref();
         let waited = created.and_then(|time| Duration::try_from(now.duration_since(time.0)).ok());
-        let due = WAIT_SHOWN_AFTER + CREATION_GRAIN;
+        let shown_after = if workload.is_true("QuotaReserved") {
+            WAIT_WITH_QUOTA_SHOWN_AFTER
+        } else {
+            WAIT_SHOWN_AFTER
+        };
+        let due = shown_after + CREATION_GRAIN;
         match waited.and_then(|waited| due.checked_sub(waited)) {
             Some(rest) if !rest.is_zero() => Outcome::After(rest),
             Some(_) | None => match write::carry_out(self, jobs, &scene.key, write).await {

@@ -51,10 +51,39 @@ pub(in crate::observer) fn job_outcome(job: &DynamicObject) -> Option<Outcome> {
     }
 }
 
-/// Whether a job is suspended, by the field of its kind.
+/// Whether a job is suspended, by the field of its kind; a pod by its gates.
 pub(in crate::observer) fn is_suspended(job: &DynamicObject) -> bool {
     let spec = &job.data["spec"];
-    spec["suspend"] == true || spec["runPolicy"]["suspend"] == true
+    let gates = spec["schedulingGates"].as_array();
+    spec["suspend"] == true
+        || spec["runPolicy"]["suspend"] == true
+        || gates.is_some_and(|gates| !gates.is_empty())
+}
+
+/// A group of pods that are one job together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// Its name, which is also the name of its workload.
+    pub(super) name: String,
+    /// The number of its pods.
+    pub(super) total: usize,
+}
+
+/// The group of an object, if it is a member of one.
+pub(super) fn group_of(job: &DynamicObject) -> Option<Group> {
+    let (labels, notes) = (job.labels(), job.annotations());
+    let name = { notes.get(annotations::POD_GROUP_NAME) }.or_else(|| labels.get(labels::POD_GROUP_NAME))?;
+    let total = notes.get(annotations::POD_GROUP_TOTAL_COUNT)?;
+    Some(Group {
+        name: name.clone(),
+        total: total.parse().ok()?,
+    })
+}
+
+/// Whether a workload was made for a group of pods.
+pub(super) fn is_of_group(workload: &impl ResourceExt) -> bool {
+    let said = workload.annotations().get(annotations::IS_GROUP_WORKLOAD);
+    said.is_some_and(|said| said == labels::TRUE)
 }
 
 /// The run of a worker's job; `None` for jobs that no manager created.

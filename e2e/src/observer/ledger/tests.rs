@@ -246,3 +246,43 @@ fn a_pod_of_a_job_that_a_job_made_counts_for_the_one_at_the_top() {
     seen.job(1, "b", false, None, There);
     assert_eq!(seen.ledger.doubts().len(), 1);
 }
+
+/// Spec: safety 1 I1, I11; jobs 12.7.
+#[test]
+fn the_pods_of_a_group_are_one_job_that_runs_and_ends_once() {
+    let mut seen = Watched::new();
+    let mut pod = |worker: usize, name: &str, gated: bool, phase: &str, presence| {
+        let gates = if gated {
+            json!([{"name": "kueue.x-k8s.io/admission"}])
+        } else {
+            json!([])
+        };
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": format!("{worker}-{name}"),
+                "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue", "kueue.x-k8s.io/pod-group-name": "g"},
+                "annotations": {
+                    "kueue.x-k8s.io/prebuilt-workload-name": "g", "kueue.x-k8s.io/pod-group-total-count": "2",
+                },
+            },
+            "spec": {"schedulingGates": gates}, "status": {"phase": phase},
+        });
+        let sight = seen.sight(Place::Worker(worker));
+        seen.ledger.job(sight, &from_value(object).unwrap(), presence);
+    };
+    for name in ["a", "b"] {
+        pod(0, name, true, "Pending", There);
+        pod(0, name, false, "Running", There);
+    }
+    pod(0, "a", false, "Succeeded", There);
+    pod(0, "a", false, "Succeeded", Gone);
+    pod(0, "b", false, "Succeeded", There);
+    let east = || "east".to_owned();
+    assert_eq!(
+        seen.told(),
+        [Event::Started(east()), Event::Ended(east(), Outcome::Succeeded)]
+    );
+    assert_eq!(seen.broken(), [""; 0]);
+    assert_eq!(seen.ledger.pods_of_group("ns", "g"), [(east(), 2)].into());
+}
