@@ -172,7 +172,8 @@ impl<'a> Pass<'a> {
     fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
         // Invariant: no decision while a run of an earlier round may still be alive somewhere.
         let still_runs = self.reachable().any(|(_, copies)| copies.has_unended_job());
-        if still_runs || !self.o.job.present || self.o.job.finished {
+        // Why not behind another either: the two may have been offered at the same moment, and different clusters admit them.
+        if still_runs || !self.o.job.present || self.o.job.finished || self.o.behind.is_some() {
             return None;
         }
         let nominated = &self.o.stored.nominated;

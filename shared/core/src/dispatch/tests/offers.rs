@@ -251,4 +251,13 @@ fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
 
     case.behind = None;
     assert_eq!(case.plan().status.nominated.len(), 2);
+
+    let mut admitted = Case::new()
+        .nominated(&["a"])
+        .remote("a", reachable(Some(admitted(1)), None));
+    admitted.behind = Some("pod-web-1");
+    let kept = admitted.plan();
+    assert_eq!((kept.cluster(), kept.remote.len()), (None, 0), "its copy stays");
+    admitted.behind = None;
+    assert_eq!(admitted.plan().cluster(), Some("a"));
 }
