@@ -2,10 +2,9 @@
 //!
 //! Invariant: rendered with the same values, a chart gives the objects of [`roadstead_api::install::manifests`]; a test asks Helm.
 
-use roadstead_api::install::objects::{
-    Group, Place, Ports, When, configuration, definitions, groups, may_be_of_others,
-};
+use roadstead_api::install::objects::{Group, When, definitions, groups, may_be_of_others};
 use roadstead_api::install::owned::{DEFINITIONS, VERSION};
+use roadstead_api::install::place::{Place, Ports, configuration};
 use roadstead_api::install::values::Values;
 use roadstead_api::rights::Process;
 use roadstead_kinds::{Kind, TABLE};

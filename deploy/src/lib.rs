@@ -134,7 +134,7 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
 ///
 /// Only if an object cannot be written as YAML, which a test rules out for those there are.
 pub fn visibility() -> Result<Vec<Manifest>, Error> {
-    let objects = roadstead_api::visibility::manifests(&place()?);
+    let objects = roadstead_api::install::visibility::manifests(&place()?);
     Ok(vec![documents("visibility.yaml".to_owned(), &objects)?])
 }
 

@@ -126,7 +126,10 @@ fn rights_read_back_as_the_objects() {
 fn visibility_is_registered_in_both_versions_on_port_443_to_8082() {
     let manifests = visibility().unwrap();
     let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests[0].content).unwrap();
-    assert_eq!(objects, roadstead_api::visibility::manifests(&place().unwrap()));
+    assert_eq!(
+        objects,
+        roadstead_api::install::visibility::manifests(&place().unwrap())
+    );
     let of_kind = |kind: &str| -> Vec<&Value> {
         let objects = objects.iter();
         objects.filter(|object| object["kind"] == kind).collect()

@@ -6,7 +6,7 @@
 
 pub mod normal;
 pub mod play;
-mod scenes;
+pub mod scenes;
 pub mod trace;
 mod values;
 

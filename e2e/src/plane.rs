@@ -36,6 +36,8 @@ pub const HARNESS_USER_AGENT: &str = "roadstead-harness";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a start checks whether the next part is ready.
 const POLL: Duration = Duration::from_millis(50);
+/// Timeout of one request to a starting server.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 const ETCD: &str = "etcd";
 const APISERVER: &str = "kube-apiserver";

@@ -4,13 +4,15 @@
 //! join` and its cluster is Active. The manager reaches a worker through a [`Link`], so a test can cut it and still reach the
 //! worker itself. Everything ends when the stage is dropped or this process dies.
 //!
-//! Reading order: [`spec`], this file, [`programs`] (the binaries), `subject` (one process), `account` (its account), `clock`
+//! Reading order: [`spec`], this file, [`programs`] (the binaries), `subject` (one process), `configuration` and `ports` (its file and
+//! ports), `account` (its account), `clock`
 //! (its clocks), `detour` (its way to its API server), `objects` (objects applied to the clusters), `kueue` (a cluster with the
 //! reference instead), `solo` (one cluster with a worker alone), `rival` (one with the reference alone), `controller` (a
 //! third-party controller), `dashboard` (the dashboards of Ray clusters), [`deployed`] (a process as its Deployment describes it).
 
 mod account;
 mod clock;
+mod configuration;
 mod controller;
 mod dashboard;
 pub mod deployed;
@@ -18,6 +20,7 @@ mod detour;
 pub mod kubelet;
 mod kueue;
 mod objects;
+mod ports;
 pub mod programs;
 mod rival;
 mod solo;
@@ -590,7 +593,7 @@ impl Stage {
         let place = kueue::Place {
             config: self.dir.path().join(format!("{cluster}.config.yaml")),
             certificates: self.dir.path().join(format!("{cluster}.certificates")),
-            ports: subject::free_ports()?,
+            ports: ports::free_ports()?,
         };
         let [_health, _metrics, webhook] = place.ports;
         kueue.install(cluster, &client, webhook).await?;
@@ -616,7 +619,7 @@ impl Stage {
         };
         let kubeconfig = self.own_kubeconfig(cluster);
         let mut configuration = self.configuration.clone();
-        subject::merge(&mut configuration, over);
+        configuration::merge(&mut configuration, over);
         let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration, &[])?;
         self.subjects().insert(name.to_owned(), subject);
         Ok(())
@@ -625,7 +628,7 @@ impl Stage {
     async fn wait_subject(&self, cluster: &str) -> Result<(), Error> {
         let started = Instant::now();
         let health = self.with_subject(cluster, |subject| Ok(subject.health()))?;
-        while !subject::is_ready(health).await {
+        while !ports::is_ready(health).await {
             self.with_subject(cluster, Subject::check)?;
             if started.elapsed() > PATIENCE {
                 let detail = self.with_subject(cluster, |subject| Ok(subject.log_tail()))?;

@@ -4,26 +4,22 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::{Api, Client};
 use roadstead_api::constants::controllers;
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
-use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
+use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Usable};
+use roadstead_core::condition::Active;
 use roadstead_core::name::{CheckName, ClusterName};
-use roadstead_engine::active::condition_patch;
+use roadstead_engine::active::{Reporter, parameters};
 use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::process::tell_unread;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
-use roadstead_kubeio::trouble::Troubles;
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::failure::Failure;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
-
-/// The pause before a failed write is tried again.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// The caches that describe the federation.
 #[derive(Clone)]
@@ -78,12 +74,11 @@ impl Federation {
     /// The clusters of a check, in the order of its MultiKueueConfig.
     ///
     /// *Errors*: the text for condition `Active` (`spec/multikueue.md 1.4`).
-    pub(crate) fn clusters_of(&self, check: &AdmissionCheck) -> Result<Vec<ClusterName>, String> {
-        let name = config_of(check)?;
-        let config = self
-            .configs
-            .named(&name)
-            .ok_or_else(|| format!("MultiKueueConfig.kueue.x-k8s.io \"{name}\" not found"))?;
+    pub(crate) fn clusters_of(&self, check: &AdmissionCheck) -> Result<Vec<ClusterName>, Failure> {
+        let name = parameters(check, MULTIKUEUE_PARAMETERS)?;
+        let config = self.configs.named(&name).ok_or_else(|| {
+            Failure::lasting(format!("MultiKueueConfig.kueue.x-k8s.io \"{name}\" not found"))
+        })?;
         Ok(config
             .spec
             .clusters
@@ -137,6 +132,15 @@ impl Federation {
         }
     }
 
+    /// The correct condition `Active` of a check.
+    fn active(&self, check: &AdmissionCheck) -> Active {
+        let clusters = self.clusters_of(check).map(|names| {
+            let usable = names.into_iter().map(|name| (name.clone(), self.usable(&name)));
+            usable.collect::<Vec<_>>()
+        });
+        check::multikueue(clusters.as_deref().map_err(Failure::text))
+    }
+
     /// Writes condition `Active` of our checks whenever it is to change, until `stop`.
     pub(crate) async fn run(self, client: Client, clock: Clock, stop: CancellationToken) {
         let touched = Arc::new(Dirty::new());
@@ -148,7 +152,7 @@ impl Federation {
         let bell = touched.clone();
         self.clusters.listen(move |_| bell.mark(()));
         touched.mark(());
-        let troubles = Troubles::default();
+        let reporter = Reporter::new(client, clock, &self.checks, &touched);
         loop {
             tokio::select! {
                 biased;
@@ -157,72 +161,11 @@ impl Federation {
             }
             for check in self.checks.all() {
                 if check.spec.controller_name == controllers::MULTIKUEUE {
-                    self.write(&client, &check, &clock, (&touched, &troubles)).await;
+                    reporter.report(&check, &self.active(&check)).await;
                 }
             }
         }
     }
-
-    async fn write(
-        &self,
-        client: &Client,
-        check: &AdmissionCheck,
-        clock: &Clock,
-        (touched, troubles): (&Dirty<()>, &Troubles<String>),
-    ) {
-        let name = check.metadata.name.as_deref().unwrap_or_default();
-        let clusters = self.clusters_of(check).map(|names| {
-            names
-                .into_iter()
-                .map(|name| (name.clone(), self.usable(&name)))
-                .collect::<Vec<_>>()
-        });
-        let active = check::multikueue(clusters.as_deref().map_err(String::as_str));
-        let old = check
-            .status
-            .as_ref()
-            .map(|s| s.conditions.as_slice())
-            .unwrap_or_default();
-        let Some(patch) = condition_patch(old, &active, check.metadata.generation, clock()) else {
-            return;
-        };
-        let api: Api<AdmissionCheck> = Api::all(client.clone());
-        match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => {
-                self.checks.observe(*object);
-                if troubles.ends(&name.to_owned()).is_some() {
-                    tracing::info!(admission_check = name, "condition Active is written again");
-                }
-            }
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => {
-                if troubles.is_news(name.to_owned(), &why) {
-                    tracing::warn!(
-                        admission_check = name,
-                        "condition Active cannot be written, so ClusterQueues with this check go by the old one: {why}; it is tried again \
-                         until it succeeds; if this is a refusal, apply deploy/rights"
-                    );
-                }
-                // Why a mark: no other event would repeat the write, and until it succeeds no queue with this check admits
-                // anything.
-                touched.mark(());
-                tokio::time::sleep(RETRY).await;
-            }
-        }
-    }
-}
-
-/// The name of the config that a check refers to.
-///
-/// *Errors*: the text for condition `Active` (`spec/multikueue.md 1.4`).
-fn config_of(check: &AdmissionCheck) -> Result<String, String> {
-    let reference = check.spec.parameters.as_ref().map(|p| Parameters {
-        group: p.api_group.clone(),
-        kind: p.kind.clone(),
-        name: p.name.clone(),
-    });
-    let name = check::parameters(reference.as_ref(), MULTIKUEUE_PARAMETERS)?;
-    Ok(name.to_owned())
 }
 
 /// The clusters that only one of the two configs lists.
@@ -262,8 +205,7 @@ mod tests {
         let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "all"});
         let spec = json!({"controllerName": controllers::MULTIKUEUE, "parameters": parameters});
         let check: AdmissionCheck = from_value(json!({"metadata": {"name": "mk"}, "spec": spec})).unwrap();
-        let why = federation.clusters_of(&check).unwrap_err();
-        let active = check::multikueue(Err(&why));
+        let active = federation.active(&check);
         assert_eq!(active.reason, "BadConfig");
         assert_eq!(
             active.message,

@@ -18,6 +18,7 @@ use roadstead_kubeconfigs::account::token::{self, Terms, plan_renewal, renew_sec
 use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::failure::{Failure, with_causes};
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::trouble::Trouble;
@@ -93,11 +94,12 @@ impl Credentials {
             .get(&ClusterName::from(cluster))
             .and_then(|remote| remote.last_client())
         else {
-            return Outcome::Failed(format!(
+            return Failure::passing(format!(
                 "cluster {cluster}: not connected, so its credential in Secret {name} cannot be renewed and ends at {:.0}: connect it \
                  before then, or run \"roadstead cluster join\" for it again",
                 life.expires
-            ));
+            ))
+            .into();
         };
         if let Some(why) = self.mismatch(stored, cluster, &place) {
             if skipped().entry(name.to_owned()).or_default().is_news(&why) {
@@ -117,7 +119,7 @@ impl Credentials {
                 self.secrets.observe(renewed);
                 Outcome::Done
             }
-            Err(error) => Outcome::Failed(not_renewed(cluster, name, life, &error)),
+            Err(error) => Failure::passing(not_renewed(cluster, name, life, &error)).into(),
         }
     }
 
@@ -151,12 +153,7 @@ impl Credentials {
 
 /// What happened, until when the old credential is valid, and what to do. Why no remaining time: the text would change each time.
 fn not_renewed(cluster: &str, secret: &str, life: secret::Lifetime, error: &token::Error) -> String {
-    let mut why = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        why = format!("{why}: {inner}");
-        cause = inner.source();
-    }
+    let why = with_causes(error);
     format!(
         "cluster {cluster}: the credential in Secret {secret} could not be renewed, and ends at {:.0}: {why}; if this stays, run \
          \"roadstead cluster join\" for this cluster again before then",
@@ -170,6 +167,7 @@ mod tests {
 
     use jiff::Timestamp;
     use kube::client::Body;
+    use roadstead_core::cluster::link::Link;
     use roadstead_core::lease::{self, Grant, Moment};
     use roadstead_kubeio::connect::{Credential, Endpoint};
     use serde_json::{Value, from_value, json};
@@ -209,8 +207,10 @@ mod tests {
         let remote = Remote::new(
             "east".into(),
             (&[], &Arc::default()),
-            Timestamp::UNIX_EPOCH,
-            Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+            Link::new(
+                Timestamp::UNIX_EPOCH,
+                Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+            ),
         );
         registry.insert(Arc::new(remote.dialled(client.clone(), &endpoint(server))));
         let credentials = Credentials {

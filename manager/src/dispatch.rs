@@ -181,7 +181,7 @@ impl Checks for Dispatch {
                     .journal
                     .write(&this.client, (&key, uid.as_str()), &value, now);
                 if let Some(object) = written.await? {
-                    this.caches.workloads.observe(object);
+                    this.caches.workloads.observe(*object);
                 }
                 Ok(())
             })),

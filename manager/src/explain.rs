@@ -19,7 +19,8 @@ use roadstead_core::dispatch::Plan;
 use roadstead_core::dispatch::record::Record;
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::failure::Failure;
+use roadstead_kubeio::write;
 use serde_json::{Value, json};
 
 /// How long a reason must have stood before it is written.
@@ -126,17 +127,12 @@ impl Journal {
         (key, uid): (&Key, &str),
         value: &Value,
         now: Timestamp,
-    ) -> Result<Option<Workload>, String> {
+    ) -> Result<Option<Box<Workload>>, Failure> {
         let api: Api<Workload> = Api::namespaced(client.clone(), &key.namespace);
         let patch = json!({ "metadata": { "uid": uid, "annotations": { EXPLANATION: value } } });
         self.wrote(key, now);
-        match write::patch(&api, &key.name, &patch).await {
-            Written::Done(object) => Ok(Some(*object)),
-            Written::Gone | Written::Conflict | Written::AlreadyExists => Ok(None),
-            Written::Refused(why) | Written::Unclear(why) => {
-                Err(format!("writing why the workload waits: {why}"))
-            }
-        }
+        let answer = write::patch(&api, &key.name, &patch).await;
+        { answer.stored() }.map_err(|failure| failure.in_doing("writing why the workload waits"))
     }
 }
 

@@ -16,7 +16,7 @@
 pub(crate) mod report;
 pub(crate) mod rights;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -25,6 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::cluster::link::Event;
 use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
 use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::{Clock, Uptime};
@@ -91,11 +92,7 @@ impl Lessor {
 
     /// When nothing runs any more on a worker that does not answer.
     pub(crate) fn closing(&self, remote: &Remote, drain: Duration) -> (Closing, Duration) {
-        let closing = remote
-            .grant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closing(drain);
+        let closing = remote.link(|link| link.grant().closing(drain));
         let left = match closing {
             Closing::At(at) | Closing::Recorded(at) => at.since(self.uptime.now()),
             Closing::Never => Duration::ZERO,
@@ -105,8 +102,7 @@ impl Lessor {
 
     /// Whether our lease on a worker is kept.
     pub(crate) fn tenure(&self, remote: &Remote) -> Tenure {
-        let grant = remote.grant.lock().unwrap_or_else(PoisonError::into_inner);
-        grant.tenure(self.uptime.now())
+        remote.link(|link| link.grant().tenure(self.uptime.now()))
     }
 
     /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster.
@@ -138,14 +134,11 @@ impl Lessor {
             if let Some(sentence) = { stored.as_ref() }.and_then(|stored| self.taken(stored, &identity)) {
                 return Renewed::Taken(sentence);
             }
-            let sent = self.uptime.now();
-            remote.granting(|grant| grant.sending(sent, self.terms));
+            remote.step(Event::LeaseSent(self.uptime.now(), self.terms));
             match self.send(client, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
-                    remote.renewed();
-                    remote.lease_seen(number(&now));
                     self.note(remote, &now);
-                    remote.granting(|grant| grant.renewed(sent, self.terms));
+                    remote.step(Event::LeaseRenewed(self.uptime.now()));
                     *lease = Some(*now);
                     self.troubles.ends(&remote.name);
                     return Renewed::Kept;
@@ -186,12 +179,12 @@ impl Lessor {
 
     async fn read(&self, client: &Client, remote: &Remote) -> Result<Option<Lease>, Renewed> {
         let stored = self.stored(client).await?;
-        remote.lease_seen(stored.as_ref().map_or(0, number));
         if let Some(stored) = &stored {
             // Why as if sent: a predecessor of this process may still be ending.
-            let now = self.uptime.now();
-            remote.granting(|grant| grant.sending(now, terms(stored)));
+            remote.step(Event::LeaseSent(self.uptime.now(), terms(stored)));
             self.note(remote, stored);
+        } else {
+            remote.step(Event::LeaseMissing);
         }
         Ok(stored)
     }
@@ -259,12 +252,12 @@ impl Lessor {
     }
 
     fn note(&self, remote: &Remote, stored: &Lease) {
-        let mark = stored
-            .annotations()
-            .get(annotations::LEASE_WATCHED)
-            .map(String::as_str);
-        let now = self.uptime.now();
-        remote.granting(|grant| grant.answered(mark, now));
+        let mark = stored.annotations().get(annotations::LEASE_WATCHED);
+        remote.step(Event::LeaseSeen {
+            number: number(stored),
+            mark: mark.map(String::as_str),
+            now: self.uptime.now(),
+        });
     }
 
     /// Renews until another manager keeps the lease; returns the sentence for the user.
@@ -279,7 +272,7 @@ impl Lessor {
                     self.terms.beat()
                 }
                 Renewed::Forbidden(why) => {
-                    remote.renews_no_more();
+                    remote.step(Event::LeaseRefused);
                     if self.troubles.is_news(remote.name.clone(), &why) {
                         tracing::warn!(
                             cluster = %remote.name,

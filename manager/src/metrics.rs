@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use roadstead_core::dispatch::Cause;
 use roadstead_core::name::ClusterName;
+use roadstead_engine::clock::Uptime;
 use roadstead_engine::leader::Leadership;
 
 use self::leases::{Ages, LeaseAges};
@@ -224,9 +225,9 @@ impl Metrics {
     }
 
     /// From now on the ages of our leases on these workers are shown.
-    pub(crate) fn tell_leases_of(&self, workers: Arc<Workers>) {
+    pub(crate) fn tell_leases_of(&self, workers: Arc<Workers>, uptime: Uptime) {
         // Why the result does not matter: there is one registry of workers in a process.
-        let _ = self.0.ages.set(leases::of(workers));
+        let _ = self.0.ages.set(leases::of(workers, uptime));
     }
 
     /// Counts a dispatch that is over, when the number of the next one is stored. `holder` held it.
@@ -383,12 +384,13 @@ mod tests {
     use prometheus_client::registry::Registry;
     use roadstead_api::config::Config;
     use roadstead_api::kueue::v1beta2::Workload;
+    use roadstead_core::cluster::link::{Event, Link};
     use roadstead_core::dispatch::Cause;
     use roadstead_core::lease::{Grant, Moment, Terms};
     use roadstead_engine::leader::Leadership;
     use serde_json::{from_value, json};
 
-    use super::{Anew, CLUSTERS_MAX, Ended, Hop, Metrics, Workers};
+    use super::{Anew, CLUSTERS_MAX, Ended, Hop, Metrics, Uptime, Workers};
     use crate::remote::Remote;
 
     fn alone() -> Metrics {
@@ -451,16 +453,17 @@ mod tests {
     async fn leases_numbers_and_fences_are_told_for_each_cluster() {
         let (metrics, workers) = (alone(), Arc::<Workers>::default());
         assert!(!shown(&metrics).contains("roadstead_cluster_lease_age_seconds"));
-        metrics.tell_leases_of(workers.clone());
+        let uptime = Uptime::start();
+        metrics.tell_leases_of(workers.clone(), uptime);
         let remote = |name: &str| {
             let grant = Grant::new(Moment::default(), Terms::of(Duration::from_secs(30)));
-            let remote = Remote::new(name.into(), (&[], &Arc::default()), Timestamp::UNIX_EPOCH, grant);
-            Arc::new(remote)
+            let link = Link::new(Timestamp::UNIX_EPOCH, grant);
+            Arc::new(Remote::new(name.into(), (&[], &Arc::default()), link))
         };
         let (east, west) = (remote("east"), remote("west"));
         workers.insert(east.clone());
         workers.insert(west);
-        east.renewed();
+        east.step(Event::LeaseRenewed(uptime.now()));
         tokio::time::advance(Duration::from_secs(7)).await;
         let age = |text: &str| {
             let lines = text
@@ -470,7 +473,7 @@ mod tests {
         };
         let wanted = "roadstead_cluster_lease_age_seconds{cluster=\"east\"} 7.0";
         assert_eq!(age(&shown(&metrics)), [wanted], "no lease is kept in west");
-        east.renews_no_more();
+        east.step(Event::LeaseRefused);
         assert!(age(&shown(&metrics)).is_empty());
 
         east.tell_fences(&metrics);

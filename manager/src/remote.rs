@@ -4,22 +4,19 @@
 //! waits for another (`spec/safety.md I12`).
 
 mod active;
-mod doubt;
+mod heartbeat;
 mod held;
 mod identity;
 mod kinds;
 mod leaving;
-mod pace;
 mod refused;
 pub(crate) mod registry;
 pub(crate) mod results;
-mod sign;
 pub(crate) mod supervisor;
 pub(crate) mod told;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -31,10 +28,10 @@ use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::cluster::Reason;
 use roadstead_core::cluster::identity::{Identity, Verdict};
-use roadstead_core::cluster::{Connection, Reason};
+use roadstead_core::cluster::link::{Effect, Event, Link};
 use roadstead_core::kind::KindState;
-use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
@@ -47,12 +44,8 @@ use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
 use sha1::{Digest as _, Sha1};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use self::doubt::Doubt;
-pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
-use self::pace::Pace;
 use crate::capacity::Queues;
 use crate::dispatch::needs::Unreadable;
 use crate::metrics::Metrics;
@@ -96,25 +89,25 @@ pub(crate) struct Remote {
     pub(crate) queues: Queues,
     /// Workloads for which something is to be written there.
     pub(crate) due: Arc<Queue<Key>>,
-    /// How quickly it takes copies.
-    pub(crate) pace: Pace,
-    /// Our lease there, as far as we know.
-    pub(crate) grant: Mutex<Grant>,
     /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
     changeable: Mutex<BTreeMap<(String, String), bool>>,
     /// The kinds that jobs need and that the account may not read there.
     pub(crate) unreadable: Unreadable,
-    doubt: Mutex<Doubt>,
-    relief: Notify,
-    /// When our lease was last renewed there.
-    renewed: Mutex<Option<Instant>>,
-    /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
-    renewal: AtomicU64,
-    link: Mutex<Link>,
+    usable_again: Notify,
+    reach: Mutex<Reach>,
+}
+
+/// A copy whose creation is late, until it is answered or given up.
+pub(crate) struct Late<'a>(&'a Remote);
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        self.0.step(Event::CopyLateNoMore);
+    }
 }
 
 /// An API server, and how it is known to be that one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     server: String,
     authority: String,
@@ -136,19 +129,13 @@ impl Place {
     }
 }
 
-struct Link {
-    connection: Connection,
+/// Whether and how the cluster can be reached.
+struct Reach {
+    link: Link,
     /// The cluster of everything here; `None` before it was recognised.
     home: Option<Identity>,
-    /// Its caches have been filled once.
-    was_filled: bool,
-    client: Option<Client>,
-    /// To which API server the client goes.
-    place: Place,
-    /// Its Secret is gone; it is kept only for the runs there.
-    orphaned: bool,
-    /// The content of condition `Active`; `None` before the first attempt.
-    shown: Option<Connection>,
+    /// The client, and to which API server it goes.
+    client: Option<(Client, Place)>,
 }
 
 impl Remote {
@@ -156,8 +143,7 @@ impl Remote {
     pub(crate) fn new(
         name: ClusterName,
         (kinds, templates): (&[&'static dyn JobKind], &Arc<Templates>),
-        now: Timestamp,
-        grant: Grant,
+        link: Link,
     ) -> Self {
         let sent = |kind: &&'static dyn JobKind| kind.kind().can(Ability::Dispatched);
         let kinds = kinds.iter().copied().filter(sent);
@@ -178,22 +164,13 @@ impl Remote {
             held,
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
-            pace: Pace::default(),
-            grant: Mutex::new(grant),
             changeable: Mutex::default(),
             unreadable: Unreadable::default(),
-            doubt: Mutex::default(),
-            relief: Notify::new(),
-            renewed: Mutex::new(None),
-            renewal: AtomicU64::new(0),
-            link: Mutex::new(Link {
-                connection: Connection::new(now),
+            usable_again: Notify::new(),
+            reach: Mutex::new(Reach {
+                link,
                 home: None,
-                was_filled: false,
                 client: None,
-                place: Place::default(),
-                orphaned: false,
-                shown: None,
             }),
         }
     }
@@ -201,10 +178,7 @@ impl Remote {
     /// The same with a client, for tests.
     #[cfg(test)]
     pub(crate) fn dialled(self, client: Client, endpoint: &Endpoint) -> Self {
-        self.with(|link| {
-            link.client = Some(client);
-            link.place = Place::of(endpoint);
-        });
+        self.leads_to(client, endpoint);
         self
     }
 
@@ -219,40 +193,62 @@ impl Remote {
         });
     }
 
-    /// Since when it cannot be reached; `None` while it is connected.
-    pub(crate) fn lost_since(&self) -> Option<Timestamp> {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .connection
-            .lost_since()
+    /// Tells its link what was noticed, and does what follows here.
+    pub(crate) fn step(&self, event: Event<'_>) -> Effect {
+        let effect = self.with(|reach| reach.link.step(event));
+        match effect {
+            Effect::Nothing | Effect::Slow | Effect::Unusable => {}
+            Effect::UsableAgain => self.usable_again.notify_one(),
+            Effect::ListAgain { before, now } => {
+                tracing::warn!(cluster = %self.name, before, renewal = now, "the lease of this manager on the worker has gone back, as after a restore of its storage from a backup; listing everything there again");
+                self.list_again();
+            }
+        }
+        effect
     }
 
-    /// The earliest time at which condition `Active` can show the present loss to have begun; `None` while it is connected. A process that
-    /// was never connected to it is younger than the loss.
-    pub(crate) fn loss_shows_from(&self) -> Option<Timestamp> {
-        self.with(|link| {
-            let since = link.connection.lost_since()?;
-            // Times of conditions have whole seconds.
-            let whole = Timestamp::from_second(since.as_second()).unwrap_or(since);
-            Some(if link.was_filled { whole } else { Timestamp::MIN })
-        })
+    /// Asks its link.
+    pub(crate) fn link<T>(&self, ask: impl FnOnce(&Link) -> T) -> T {
+        self.with(|reach| ask(&reach.link))
+    }
+
+    /// Since when it cannot be reached; `None` while it is connected.
+    pub(crate) fn lost_since(&self) -> Option<Timestamp> {
+        self.link(Link::lost_since)
+    }
+
+    /// Ends when it is usable again.
+    pub(crate) async fn usable_again(&self) {
+        self.usable_again.notified().await;
+    }
+
+    /// Records that the creation of a copy is late, until the result is dropped; the effect says whether it is the only one.
+    pub(crate) fn late(&self) -> (Late<'_>, Effect) {
+        let effect = self.step(Event::CopyLate);
+        (Late(self), effect)
     }
 
     /// The client, while it is connected.
     pub(crate) fn client(&self) -> Option<Client> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.client.clone().filter(|_| link.connection.is_connected())
+        self.with(|reach| {
+            let (client, _) = reach.client.as_ref()?;
+            reach.link.is_connected().then(|| client.clone())
+        })
+    }
+
+    /// Sets the client, and where it goes.
+    fn leads_to(&self, client: Client, endpoint: &Endpoint) {
+        self.with(|reach| reach.client = Some((client, Place::of(endpoint))));
     }
 
     /// The client for renewing credentials, and where it goes: the last that was built, connected or not.
     pub(crate) fn last_client(&self) -> Option<(Client, Place)> {
-        self.with(|link| Some((link.client.clone()?, link.place.clone())))
+        self.with(|reach| reach.client.clone())
     }
 
     /// Whether it was ever connected and each kind of jobs was read there, so that the caches hold all that there was.
     pub(crate) fn was_read(&self) -> bool {
-        self.with(|link| link.was_filled) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
+        self.link(Link::was_connected) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
     /// Whether the jobs of each kind there are known now.
@@ -262,46 +258,14 @@ impl Remote {
 
     /// Sets the cluster to which its Secret leads now; returns whether everything here is of that one.
     fn is_at(&self, found: &Identity) -> bool {
-        self.with(|link| {
-            let home = link.home.get_or_insert_with(|| found.clone());
+        self.with(|reach| {
+            let home = reach.home.get_or_insert_with(|| found.clone());
             let is_same = home.judge(found) == Verdict::Same;
             if is_same {
                 *home = home.updated(found);
             }
             is_same
         })
-    }
-
-    /// Its caches are filled.
-    fn is_filled(&self) {
-        self.with(|link| link.was_filled = true);
-    }
-
-    /// Whether its Secret is gone, so that it is kept only for the runs there.
-    pub(crate) fn is_orphaned(&self) -> bool {
-        self.with(|link| link.orphaned)
-    }
-
-    fn set_orphaned(&self, orphaned: bool) {
-        self.with(|link| link.orphaned = orphaned);
-    }
-
-    /// Changes what is known of our lease there.
-    pub(crate) fn granting(&self, note: impl FnOnce(&mut Grant)) {
-        note(&mut self.grant.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Whether a lease of ours was seen there.
-    pub(crate) fn keeps_lease(&self) -> bool {
-        self.grant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .was_answered()
-    }
-
-    /// Whether it is seen to look at our lease.
-    pub(crate) fn guard(&self) -> Guard {
-        self.grant.lock().unwrap_or_else(PoisonError::into_inner).guard()
     }
 
     /// Whether our account may change jobs of this kind there.
@@ -316,65 +280,8 @@ impl Remote {
         changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
-    /// Whether a Workload with room elsewhere should rather go there: this worker is late with the receipt of a copy, or failed one
-    /// request.
-    pub(crate) fn is_late(&self) -> bool {
-        self.pace.is_late() || self.doubt().has_missed()
-    }
-
-    /// The text of its last miss, if it is in doubt.
-    pub(crate) fn doubtful(&self) -> Option<String> {
-        self.doubt().words().map(str::to_owned)
-    }
-
-    /// Takes a proof that it works.
-    pub(crate) fn proves_well(&self, proof: Proof) {
-        let renews = self.last_renewed().is_some();
-        if self.doubt().prove(proof, renews) {
-            self.relief.notify_one();
-        }
-    }
-
-    /// Ends when a doubt about it has ended.
-    pub(crate) async fn relieved(&self) {
-        self.relief.notified().await;
-    }
-
-    /// It failed a request, or did not answer it in time; returns whether it is in doubt now.
-    pub(crate) fn missed(&self, miss: Miss, words: &str) -> bool {
-        self.doubt().miss(miss, words)
-    }
-
-    fn doubt(&self) -> MutexGuard<'_, Doubt> {
-        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Our lease was renewed there just now.
-    pub(crate) fn renewed(&self) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.proves_well(Proof::Wrote);
-    }
-
-    /// When our lease was last renewed there: then it lived. `None` where we keep none.
-    pub(crate) fn last_renewed(&self) -> Option<Instant> {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// We may keep no lease there (any more).
-    pub(crate) fn renews_no_more(&self) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Our lease was seen there with this number of its last renewal, 0 when it is missing. A number that has gone back shows that
-    /// the worker's storage was restored from a backup: then nothing in its caches can be believed.
-    ///
-    /// Why beside the versions of objects: those may have caught up before the worker can be reached again.
-    pub(crate) fn lease_seen(&self, renewal: u64) {
-        let before = self.renewal.swap(renewal, Ordering::Relaxed);
-        if renewal >= before {
-            return;
-        }
-        tracing::warn!(cluster = %self.name, before, renewal, "the lease of this manager on the worker has gone back, as after a restore of its storage from a backup; listing everything there again");
+    /// Has everything there listed again.
+    fn list_again(&self) {
         self.workloads.distrust();
         for jobs in &self.jobs {
             jobs.objects.distrust();
@@ -402,8 +309,8 @@ impl Remote {
         jobs.chain(queues).collect()
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {
-        f(&mut self.link.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, f: impl FnOnce(&mut Reach) -> T) -> T {
+        f(&mut self.reach.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

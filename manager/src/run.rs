@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ceiling;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
-use crate::dispatch::virtual_nodes::VirtualNodes;
+use crate::dispatch::virtual_nodes::{Endpoint, VirtualNodes};
 use crate::dispatch::{self, Dispatch, Memory};
 use crate::families::Families;
 use crate::fresh::Fresh;
@@ -48,6 +48,8 @@ use crate::steps::Steps;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
+/// Variable in which Kubernetes tells a pod the address of its API server.
+const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
 type Bell = Arc<Dirty<ClusterName>>;
 
 /// Our name in requests and Events.
@@ -133,6 +135,8 @@ struct Site {
     wall: Clock,
     uptime: Uptime,
     collects: bool,
+    /// Where this process answers for virtual nodes.
+    endpoint: Option<Endpoint>,
     dial: Dial,
     counts: FederationMetrics,
     policy: Policy,
@@ -150,6 +154,9 @@ impl Site {
             wall: parts.wall.clone(),
             uptime: parts.uptime,
             collects: parts.controllers.contains("gc"),
+            endpoint: { parts.controllers.contains("webhooks") }
+                .then(|| Endpoint::of(&config.webhook, std::env::var(API_SERVER).ok().as_deref()))
+                .flatten(),
             dial,
             counts: FederationMetrics::new(parts.leadership.clone()),
             policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
@@ -201,6 +208,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         wall,
         uptime,
         collects,
+        endpoint,
         dial,
         counts,
         policy,
@@ -210,7 +218,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
-    counts.tell_leases_of(registry.clone());
+    counts.tell_leases_of(registry.clone(), uptime);
     let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
@@ -282,7 +290,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
     if config.roadstead.virtual_nodes
-        && let Some(nodes) = VirtualNodes::new(&dispatch, wall.clone())
+        && let Some(nodes) = VirtualNodes::new(&dispatch, endpoint, wall.clone())
     {
         tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
     }

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use roadstead_api::constants::annotations::{CORDON, GIVEN_UP};
 use roadstead_api::constants::conditions::ACTIVE;
 use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
+use roadstead_core::bug;
+use roadstead_core::cluster::link::Link;
 use roadstead_core::cluster::word;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
@@ -49,7 +51,7 @@ fn shown_lost(cluster: &MultiKueueCluster) -> Option<Timestamp> {
 
 /// Whether an administrator has given up the runs on a cluster in its present loss.
 pub(crate) fn is_given_up(remote: &Remote, cluster: &MultiKueueCluster) -> bool {
-    let earliest = remote.loss_shows_from();
+    let earliest = remote.link(Link::loss_shows_from);
     earliest.is_some_and(|earliest| word::is_given_up(given_up(cluster), shown_lost(cluster), earliest))
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn sites(
         let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
             // Why only where room is asked for: another dispatcher asks it at the same time as the others, so it delays none.
-            (Some(asked), Some(remote)) => match remote.doubtful() {
+            (Some(asked), Some(remote)) => match remote.link(|link| link.unusable().map(str::to_owned)) {
                 Some(words) => Room::Closed(Closed::NotAnswering { words }),
                 None => remote.queues.room(&queue, asked, |queue| {
                     d.ledger.coming((&name, queue), &workload.key, now)
@@ -99,15 +101,16 @@ pub(crate) fn sites(
         };
         let is_given_up = { remote.as_ref().zip(cluster.as_ref()) }
             .is_some_and(|(remote, cluster)| is_given_up(remote, cluster));
+        let is_leaving = { remote.as_ref() }.is_some_and(|remote| remote.link(Link::is_leaving));
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
-            Cordon::Open if remote.as_ref().is_some_and(|remote| remote.is_orphaned()) => Cordon::Closed,
+            Cordon::Open if is_leaving && !bug!(d.policy, InactiveStillUsed) => Cordon::Closed,
             cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
         };
         let site = Site {
             room,
             cordon,
             given_up: is_given_up,
-            late: remote.as_ref().is_some_and(|remote| remote.is_late()),
+            late: { remote.as_ref() }.is_some_and(|remote| remote.link(Link::is_slow)),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
             kind: KindState::Serving,
         };

@@ -12,8 +12,6 @@ use roadstead_core::name::Key;
 use roadstead_engine::caches::{Caches, KindCache};
 use roadstead_kinds::rows;
 
-/// Version of the API of Workflows and of their results.
-pub(crate) const API_VERSION: &str = "argoproj.io/v1alpha1";
 /// Annotation of a pod: the name of its result.
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
@@ -62,8 +60,11 @@ pub(crate) fn pods_of(caches: &Caches) -> Option<&KindCache> {
 
 /// The Workflow of a pod.
 pub(crate) fn workflow_of(pod: &DynamicObject) -> Option<&OwnerReference> {
+    let row = &rows::WORKFLOW;
     let mut owners = pod.owner_references().iter();
-    owners.find(|owner| owner.api_version == API_VERSION && owner.kind == "Workflow")
+    owners.find(|owner| {
+        owner.kind == row.kind && owner.api_version.split_once('/') == Some((row.group, row.version))
+    })
 }
 
 fn result_of(pod: &DynamicObject) -> Option<Key> {

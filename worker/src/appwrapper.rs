@@ -34,6 +34,7 @@ use roadstead_engine::process::tell_unread;
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_serve::shutdown::Tasks;
@@ -208,8 +209,9 @@ impl Wrappers {
             let now = (self.clock)();
             let plan = scene.plan(now);
             if frees(&scene.status, &plan) && sure == Sureness::Cached {
-                if let Err(why) = self.list_pods(&key).await {
-                    return Outcome::Failed(format!("listing its pods before its quota is freed: {why}"));
+                if let Err(failure) = self.list_pods(&key).await {
+                    let what = "listing its pods before its quota is freed";
+                    return failure.in_doing(what).into();
                 }
                 sure = Sureness::Listed;
                 continue;
@@ -218,10 +220,11 @@ impl Wrappers {
             match write::carry_out(&self, &wrapper, &scene, plan).await {
                 write::Done::Again => {}
                 write::Done::Rest(wake) => return until(now, wake),
-                write::Done::Stuck(why) => return Outcome::Failed(why),
+                write::Done::Stuck(failure) => return failure.into(),
             }
         }
-        Outcome::Failed(format!("its state still changes after {PLANS_MAX} plans"))
+        let why = format!("its state still changes after {PLANS_MAX} plans");
+        Failure::passing(why).into()
     }
 
     /// The `AppWrapper`, if it exists, is managed by this controller, and has a known phase.

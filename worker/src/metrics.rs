@@ -18,8 +18,6 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use roadstead_core::amount::Amount;
 
-use crate::fence::Fence;
-
 /// Limit: managers with a value of their own, as many as can share a worker.
 const ORIGINS_MAX: usize = 100;
 /// The label of managers beyond the limit.
@@ -35,14 +33,17 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Adds all metrics to the registry.
-    pub(crate) fn register(&self, registry: &mut Registry, fence: Fence) {
+    /// Adds all metrics to the registry. `ages` tells the greatest possible age of each manager's lease, by origin.
+    pub(crate) fn register<F>(&self, registry: &mut Registry, ages: F)
+    where
+        F: Fn() -> Vec<(String, Duration)> + Send + Sync + 'static,
+    {
         registry.register(
             "roadstead_fenced_workloads",
             "Workloads that were stopped because their manager had not been heard of for too long",
             self.fenced.clone(),
         );
-        registry.register_collector(Box::new(Ages(Box::new(move || fence.ages()))));
+        registry.register_collector(Box::new(Ages(Box::new(ages))));
     }
 
     /// Counts a stopped copy.

@@ -26,10 +26,11 @@ use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, labels};
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, ProvisioningRequestConfig};
-use roadstead_core::check::{self, PROVISIONING_PARAMETERS, Parameters};
+use roadstead_core::check::PROVISIONING_PARAMETERS;
 use roadstead_core::name::{CheckName, Key};
 use roadstead_core::provision::{Action, OnEviction};
 use roadstead_core::status::Status;
+use roadstead_engine::active::parameters;
 use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::checks::{Checks, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
@@ -37,6 +38,7 @@ use roadstead_engine::leader::Leadership;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_serve::shutdown::Tasks;
@@ -128,7 +130,9 @@ impl Provisioning {
             this.touched.mark(());
             // Unlike the anchor: every change of the spec counts (`spec/provisioning.md` 16).
             if change.old.map(|c| &c.spec) != change.new.map(|c| &c.spec) {
-                this.wake(|check| config_name(check).is_ok_and(|name| name == *change.key.name));
+                this.wake(|check| {
+                    parameters(check, PROVISIONING_PARAMETERS).is_ok_and(|name| name == *change.key.name)
+                });
             }
         });
         let touched = self.touched.clone();
@@ -172,10 +176,10 @@ impl Provisioning {
     /// The configuration of a check.
     ///
     /// *Errors*: the text for condition `Active` (`spec/provisioning.md` 3).
-    fn config(&self, check: &AdmissionCheck) -> Result<Arc<ProvisioningRequestConfig>, String> {
-        let name = config_name(check)?;
-        let config = self.configs.named(&name);
-        config.ok_or_else(|| format!("ProvisioningRequestConfig.kueue.x-k8s.io \"{name}\" not found"))
+    fn config(&self, check: &AdmissionCheck) -> Result<Arc<ProvisioningRequestConfig>, Failure> {
+        let name = parameters(check, PROVISIONING_PARAMETERS)?;
+        let missing = || format!("ProvisioningRequestConfig.kueue.x-k8s.io \"{name}\" not found");
+        { self.configs.named(&name) }.ok_or_else(|| Failure::lasting(missing()))
     }
 
     /// Makes the Workloads due that list one of our checks for which `which` is true.
@@ -239,15 +243,6 @@ impl Checks for Provisioning {
 
 fn is_ours(check: &AdmissionCheck) -> bool {
     check.spec.controller_name == controllers::PROVISIONING_REQUEST
-}
-
-fn config_name(check: &AdmissionCheck) -> Result<String, String> {
-    let reference = check.spec.parameters.as_ref().map(|p| Parameters {
-        group: p.api_group.clone(),
-        kind: p.kind.clone(),
-        name: p.name.clone(),
-    });
-    check::parameters(reference.as_ref(), PROVISIONING_PARAMETERS).map(str::to_owned)
 }
 
 /// The suffix of a shortened name: the first five hex digits of its SHA-1. *Source*: `spec/provisioning.md` 5.

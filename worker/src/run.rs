@@ -126,7 +126,8 @@ async fn start(
             metrics: FenceMetrics::default(),
             knowledge: Arc::default(),
         };
-        fence.metrics.register(&mut metrics, fence.clone());
+        let watched = fence.clone();
+        fence.metrics.register(&mut metrics, move || watched.ages());
         let watch = fence.clone().run(stop.clone());
         tasks.spawn("fence", leadership.then(stop.clone(), watch));
         checks.push(Arc::new(fence));

@@ -7,13 +7,18 @@ mod hooks;
 mod limits;
 mod reading;
 
+use serde_json::json;
+
 use super::trace::{Dice, Step};
 
+/// Scenes of one trace.
+const SCENES: usize = 4;
+
 /// A story.
-pub(crate) type Scene = fn(&mut Dice) -> Vec<Step>;
+type Scene = fn(&mut Dice) -> Vec<Step>;
 
 /// All scenes.
-pub(crate) const ALL: &[Scene] = &[
+const ALL: &[Scene] = &[
     basic::life,
     basic::life,
     basic::versions,
@@ -58,3 +63,16 @@ pub(crate) const ALL: &[Scene] = &[
     hooks::conversion,
     hooks::conversion,
 ];
+
+/// The trace of a number: its namespace and its steps.
+pub fn generate(seed: u64) -> (String, Vec<Step>) {
+    let namespace = format!("trace-{seed}");
+    let mut dice = Dice::of(seed);
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    let mut steps = vec![Step::post("/api/v1/namespaces", body)];
+    for _ in 0..SCENES {
+        let scene = dice.pick(ALL);
+        steps.extend(scene(&mut dice));
+    }
+    (namespace, steps)
+}

@@ -1,14 +1,9 @@
-//! Traces: their steps, and how one is generated.
+//! The steps of traces, and the tools to make them.
 
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-
-use super::scenes;
-
-/// Scenes of one trace.
-const SCENES: usize = 4;
 
 /// One request. `{ns}` in the path stands for the trace's namespace. `$rv:PATH` and `$uid:PATH` in the body or query stand for
 /// the `resourceVersion` and UID of the same server's last answer for that path, `$continue` for the last page's token, and
@@ -105,6 +100,14 @@ pub(crate) struct Dice {
 }
 
 impl Dice {
+    /// The tools for the trace of a number.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            stem: format!("t{seed}"),
+        }
+    }
+
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         from.choose(&mut self.random).unwrap_or(&from[0])
     }
@@ -116,20 +119,4 @@ impl Dice {
     pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.random.random_range(0..100) < percent
     }
-}
-
-/// The trace of a number: its namespace and its steps.
-pub fn generate(seed: u64) -> (String, Vec<Step>) {
-    let namespace = format!("trace-{seed}");
-    let mut dice = Dice {
-        random: ChaCha8Rng::seed_from_u64(seed),
-        stem: format!("t{seed}"),
-    };
-    let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-    let mut steps = vec![Step::post("/api/v1/namespaces", body)];
-    for _ in 0..SCENES {
-        let scene = dice.pick(scenes::ALL);
-        steps.extend(scene(&mut dice));
-    }
-    (namespace, steps)
 }

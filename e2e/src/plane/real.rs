@@ -7,11 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 use tempfile::TempDir;
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
 
 use super::access::Access;
 use super::commands::{STORAGE, STORAGE_SAVED};
-use super::{APISERVER, Authority, ETCD, Error, POLL, commands, start};
+use super::{APISERVER, Authority, ETCD, Error, POLL, PROBE_TIMEOUT, commands};
 use crate::binaries::Binaries;
 use crate::link::{Certificates, Link};
 use crate::options::Audit;
@@ -142,11 +146,9 @@ impl Real {
             self.spawn(apiserver)?;
             match self.wait_served(deadline).await {
                 // Why: a client's outgoing connection may use the port for a moment.
-                Err(Error::Died { tail, .. })
-                    if start::port_was_taken(&tail) && Instant::now() < deadline =>
-                {
+                Err(Error::Died { tail, .. }) if port_was_taken(&tail) && Instant::now() < deadline => {
                     self.kill_apiserver();
-                    tokio::time::sleep(POLL).await;
+                    sleep(POLL).await;
                 }
                 result => return result,
             }
@@ -233,6 +235,72 @@ impl Real {
         self.restart_apiserver().await
     }
 
+    /// Waits until etcd listens.
+    pub(super) async fn wait_storage(&self, deadline: Instant) -> Result<(), Error> {
+        let socket = self.dir.path().join(commands::ETCD_SOCKET);
+        let listens = || async { UnixStream::connect(&socket).await.ok().map(drop) };
+        self.until(deadline, "its socket", ETCD, listens).await
+    }
+
+    /// Waits until the API server is ready and has created its namespaces.
+    pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
+        let client = self.own_client()?;
+        let ready = || async {
+            let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
+            client.request_text(request).await.ok().map(drop)
+        };
+        self.until(deadline, "/readyz", APISERVER, ready).await?;
+        let api: Api<Namespace> = Api::all(client.clone());
+        for name in ["default", "kube-system"] {
+            let made = || async { api.get_opt(name).await.ok().flatten().map(drop) };
+            self.until(deadline, &format!("namespace {name}"), APISERVER, made)
+                .await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn own_client(&self) -> Result<Client, Error> {
+        self.access.client_via(&self.access.server_url())
+    }
+
+    /// Repeats `probe` until it returns a value.
+    pub(super) async fn until<T, F>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        process: &'static str,
+        mut probe: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Option<T>>,
+    {
+        loop {
+            if let Ok(Some(answer)) = timeout(PROBE_TIMEOUT, probe()).await {
+                return Ok(answer);
+            }
+            self.check()?;
+            if Instant::now() >= deadline {
+                return Err(self.not_ready(what, process));
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    fn not_ready(&self, what: &str, process: &'static str) -> Error {
+        let tail = self
+            .processes()
+            .iter()
+            .find(|each| each.name() == process)
+            .map(Guarded::log_tail);
+        Error::NotReady {
+            plane: self.access.name.clone(),
+            what: what.to_owned(),
+            waited: self.start_timeout,
+            process,
+            tail: tail.unwrap_or_default(),
+        }
+    }
+
     /// Replaces one directory of the plane by a copy of another.
     fn replace_dir(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from, to) = (self.dir.path().join(from), self.dir.path().join(to));
@@ -283,6 +351,11 @@ impl Real {
             source,
         }
     }
+}
+
+/// Whether the end of a server's log says that its port was already in use.
+pub(super) fn port_was_taken(tail: &str) -> bool {
+    tail.contains("address already in use")
 }
 
 fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {

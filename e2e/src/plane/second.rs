@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use tokio::time::{sleep, timeout};
 
+use super::PROBE_TIMEOUT;
 use super::real::Real;
-use super::start::PROBE_TIMEOUT;
 use super::{APISERVER, Error, POLL, commands};
 use crate::link::{Cut, Link};
 use crate::port;

@@ -4,25 +4,23 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tempfile::TempDir;
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpStream;
 
 use super::access::{Access, Admin};
 use super::commands::{self, Layout};
-use super::real::{Certified, Real};
-use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, POLL, SCHEDULER, inotify};
+use super::real::{Certified, Real, port_was_taken};
+use super::{CONTROLLER_MANAGER, Error, KWOK, SCHEDULER, inotify};
 use crate::binaries::{self, Binaries, Program};
 use crate::kubeconfig::{self, Credential};
 use crate::options::{Kind, Options};
 use crate::pki::{self, Authority};
 use crate::port;
-use crate::process::Guarded;
 
 /// Memory-backed directory for the files of a plane.
 const SHM: &str = "/dev/shm";
@@ -30,8 +28,6 @@ const SHM: &str = "/dev/shm";
 const SHM_FREE_BYTES_MIN: u64 = 2 << 30;
 /// Attempts with another port if the chosen port was taken before the server could bind it.
 const PORT_ATTEMPTS: usize = 5;
-/// Timeout of one request to a starting server.
-pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest name of a plane: it is part of a Unix socket's path, which ends at 107 bytes.
 const NAME_MAX: usize = 40;
 /// The controller without which no pod can be created.
@@ -156,11 +152,6 @@ pub(crate) async fn locate(options: &Options) -> Result<Binaries, Error> {
         })
 }
 
-/// Whether the end of a server's log says that its port was already in use.
-pub(super) fn port_was_taken(tail: &str) -> bool {
-    tail.contains("address already in use")
-}
-
 fn directory(plane: &str) -> Result<TempDir, Error> {
     let prefix = format!("roadstead-{plane}-");
     let shm = Path::new(SHM);
@@ -272,72 +263,4 @@ pub(super) fn is_ready(node: &Node) -> bool {
         .into_iter()
         .flatten()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-impl Real {
-    /// Waits until etcd listens.
-    pub(super) async fn wait_storage(&self, deadline: Instant) -> Result<(), Error> {
-        let socket = self.dir.path().join(commands::ETCD_SOCKET);
-        let listens = || async { UnixStream::connect(&socket).await.ok().map(drop) };
-        self.until(deadline, "its socket", ETCD, listens).await
-    }
-
-    /// Waits until the API server is ready and has created its namespaces.
-    pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
-        let client = self.own_client()?;
-        let ready = || async {
-            let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
-            client.request_text(request).await.ok().map(drop)
-        };
-        self.until(deadline, "/readyz", APISERVER, ready).await?;
-        let api: Api<Namespace> = Api::all(client.clone());
-        for name in ["default", "kube-system"] {
-            let made = || async { api.get_opt(name).await.ok().flatten().map(drop) };
-            self.until(deadline, &format!("namespace {name}"), APISERVER, made)
-                .await?;
-        }
-        Ok(())
-    }
-
-    fn own_client(&self) -> Result<Client, Error> {
-        self.access.client_via(&self.access.server_url())
-    }
-
-    /// Repeats `probe` until it returns a value.
-    pub(super) async fn until<T, F>(
-        &self,
-        deadline: Instant,
-        what: &str,
-        process: &'static str,
-        mut probe: impl FnMut() -> F,
-    ) -> Result<T, Error>
-    where
-        F: Future<Output = Option<T>>,
-    {
-        loop {
-            if let Ok(Some(answer)) = timeout(PROBE_TIMEOUT, probe()).await {
-                return Ok(answer);
-            }
-            self.check()?;
-            if Instant::now() >= deadline {
-                return Err(self.not_ready(what, process));
-            }
-            sleep(POLL).await;
-        }
-    }
-
-    fn not_ready(&self, what: &str, process: &'static str) -> Error {
-        let tail = self
-            .processes()
-            .iter()
-            .find(|each| each.name() == process)
-            .map(Guarded::log_tail);
-        Error::NotReady {
-            plane: self.access.name.clone(),
-            what: what.to_owned(),
-            waited: self.start_timeout,
-            process,
-            tail: tail.unwrap_or_default(),
-        }
-    }
 }

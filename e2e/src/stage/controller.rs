@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::dashboard::Dashboard;
 use super::objects::{apply_named, define};
-use super::subject::{free_ports, is_ready};
+use super::ports::{free_ports, is_ready};
 use super::{Error, PATIENCE, POLL, client_of, system};
 use crate::binaries::{self, Binaries, Program};
 use crate::pki::Authority;

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::objects::{apply, apply_error};
-use super::{Error, PATIENCE, POLL, Programs, subject, system};
+use super::{Error, PATIENCE, POLL, Programs, ports, system};
 use crate::ControlPlane;
 use crate::port;
 use crate::process::{self, Guarded, Spec};
@@ -156,7 +156,7 @@ impl Deployed {
 
     async fn wait(&mut self, health: SocketAddr, log: &Path) -> Result<(), Error> {
         let started = Instant::now();
-        while !subject::is_ready(health).await {
+        while !ports::is_ready(health).await {
             let ended = self.process.ended().map_err(system("looking at the process"))?;
             if ended.is_some() || started.elapsed() > PATIENCE {
                 return Err(Error::NotReady {

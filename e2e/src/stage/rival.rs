@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use super::account::{self, Who};
 use super::kueue::{self, Kueue, Place};
-use super::subject::{self, Files, Subject};
-use super::{Error, PATIENCE, POLL, Part, client_of, objects, system};
+use super::subject::{Files, Subject};
+use super::{Error, PATIENCE, POLL, Part, client_of, objects, ports, system};
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of the reference. Everything ends when it is dropped or this process dies.
@@ -52,7 +52,7 @@ impl Rival {
         let place = Place {
             config: dir.path().join("config.yaml"),
             certificates: dir.path().join("certificates"),
-            ports: subject::free_ports()?,
+            ports: ports::free_ports()?,
         };
         let [_health, _metrics, webhook] = place.ports;
         kueue.install(cluster, &client, webhook).await?;
@@ -71,7 +71,7 @@ impl Rival {
             _dir: dir,
         };
         let started = Instant::now();
-        while !subject::is_ready(rival.subject.health()).await {
+        while !ports::is_ready(rival.subject.health()).await {
             rival.subject.check()?;
             if started.elapsed() > PATIENCE {
                 return Err(Error::NotReady {

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::account::Who;
-use super::subject::{self, Memory, Subject};
-use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, run_command, system};
+use super::subject::{Memory, Subject};
+use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, ports, run_command, system};
 use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};
 
@@ -167,7 +167,7 @@ impl Solo {
 
     async fn wait(&mut self) -> Result<(), Error> {
         let started = Instant::now();
-        while !subject::is_ready(self.subject.health()).await {
+        while !ports::is_ready(self.subject.health()).await {
             self.subject.check()?;
             if started.elapsed() > PATIENCE {
                 return Err(Error::NotReady {

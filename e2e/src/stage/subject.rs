@@ -7,25 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use serde_json::Value;
 
 use super::clock;
+use super::configuration::render_config;
 use super::kueue::{self, Kueue, Place};
-use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
-use crate::port;
+use super::ports::free_ports;
+use super::{Error, Part, SYSTEM_NAMESPACE, system};
 use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program of a management cluster.
 const MANAGER: &str = "roadstead-manager";
-/// The key of a configuration whose value goes into the `RoadsteadConfiguration`.
-const OURS: &str = "roadstead";
-/// Timeout of one request to `/readyz`, in units of the poll.
-const PROBE_POLLS: u32 = 20;
-/// Bytes of an answer of `/readyz` that are read.
-const ANSWER_BYTES: usize = 512;
 
 /// Memory of a process, in kilobytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,22 +295,6 @@ fn parse_memory(status: &str) -> Option<Memory> {
     })
 }
 
-/// Whether `/readyz` answers 200.
-pub(super) async fn is_ready(address: SocketAddr) -> bool {
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream
-            .write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            .await?;
-        let mut answer = vec![0; ANSWER_BYTES];
-        let length = stream.read(&mut answer).await?;
-        answer.truncate(length);
-        std::io::Result::Ok(answer)
-    };
-    let answer = timeout(POLL * PROBE_POLLS, ask).await;
-    answer.is_ok_and(|answer| answer.is_ok_and(|bytes| bytes.get(8..13) == Some(b" 200 ")))
-}
-
 /// The inputs and the directory of a process of Kueue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
@@ -341,85 +317,9 @@ fn write_config(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).map_err(system(format!("writing {}", path.display())))
 }
 
-/// Ports for health, metrics and webhooks.
-pub(super) fn free_ports() -> Result<[u16; 3], Error> {
-    Ok([free_port()?, free_port()?, free_port()?])
-}
-
-fn free_port() -> Result<u16, Error> {
-    let none = || std::io::Error::new(ErrorKind::AddrInUse, "no free port on 127.0.0.1");
-    port::free().ok_or_else(none).map_err(system("choosing a port"))
-}
-
-/// Two documents: the reference's configuration and Roadstead's. JSON is YAML. The value of `over` at [`OURS`] is merged over
-/// Roadstead's, everything else over the reference's; keys that are null there are left out.
-fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
-    let mut over = over.clone();
-    let over_ours = over.as_object_mut().and_then(|over| over.remove(OURS));
-    let mut theirs = json!({
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "namespace": SYSTEM_NAMESPACE,
-        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-        "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
-        "webhook": {"host": "127.0.0.1", "port": webhook},
-        "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 0},
-        "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
-    });
-    merge(&mut theirs, &over);
-    if let Some(keys) = theirs.as_object_mut() {
-        keys.retain(|_, value| !value.is_null());
-    }
-    // Why: not every version of the file has all of these keys; a null removes a key.
-    if let Some(keys) = theirs.as_object_mut() {
-        keys.retain(|_, value| !value.is_null());
-    }
-    let mut ours = json!({
-        "apiVersion": "config.roadstead.dev/v1alpha1",
-        "kind": "RoadsteadConfiguration",
-        "webhook": {"url": format!("https://127.0.0.1:{webhook}")},
-        "multiKueue": {"allowLoopbackWorkers": true, "workerLostPolicy": "Wait"},
-    });
-    merge(&mut ours, &over_ours.unwrap_or_else(|| json!({})));
-    format!("{theirs:#}\n---\n{ours:#}\n")
-}
-
-/// Merges objects key by key; any other value replaces.
-pub(super) fn merge(into: &mut Value, over: &Value) {
-    match (into, over) {
-        (Value::Object(into), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, over) => *into = over.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_configuration_is_merged_key_by_key() {
-        let fence = json!({"multiKueue": {"workerLostPolicy": "Fence"}});
-        let over = json!({"multiKueue": {"gcInterval": "1s"}, OURS: fence});
-        let text = render_config([1, 2, 3], &over);
-        let (theirs, ours) = text.split_once("\n---\n").unwrap();
-        let theirs: Value = serde_json::from_str(theirs).unwrap();
-        assert_eq!(
-            theirs["multiKueue"],
-            json!({"gcInterval": "1s", "workerLostTimeout": "15m"})
-        );
-        assert_eq!(theirs["webhook"]["port"], 3);
-        let ours: Value = serde_json::from_str(ours).unwrap();
-        assert_eq!(ours["webhook"]["url"], "https://127.0.0.1:3");
-        assert_eq!(
-            ours["multiKueue"],
-            json!({"allowLoopbackWorkers": true, "workerLostPolicy": "Fence"})
-        );
-        assert!(theirs.get(OURS).is_none());
-    }
 
     #[test]
     fn cpu_time_is_read_from_the_kernels_words() {
@@ -438,22 +338,5 @@ mod tests {
             })
         );
         assert_eq!(parse_memory("Name:\tzombie\n"), None);
-    }
-
-    #[tokio::test]
-    async fn only_200_is_ready() {
-        for (answer, ready) in [
-            ("HTTP/1.1 200 OK\r\n\r\n", true),
-            ("HTTP/1.1 503 No\r\n\r\n", false),
-        ] {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let serve = tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            });
-            assert_eq!(is_ready(address).await, ready);
-            serve.await.unwrap();
-        }
     }
 }

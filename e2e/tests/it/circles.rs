@@ -11,9 +11,6 @@ use syn::{Attribute, Item, UseTree};
 
 /// The circles that are there: folder of the crate, module in which the others stand, and their names.
 const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("e2e", "conformance", &["scenes", "trace", "values"]),
-    ("e2e", "plane", &["real", "start"]),
-    ("e2e", "stage", &["controller", "kueue", "subject"]),
     (
         "manager",
         "",
@@ -24,28 +21,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "remote",
         &["identity", "kinds", "leaving", "sign", "supervisor"],
     ),
-    ("shared/api", "", &["appwrapper", "crd", "kueue"]),
-    ("shared/api", "", &["install", "visibility"]),
-    (
-        "shared/apiserver",
-        "",
-        &["admission", "bootstrap", "read", "server", "table", "tokens"],
-    ),
-    ("shared/apiserver", "", &["failure", "kinds", "names", "request"]),
-    ("shared/core", "", &["cycle", "pending", "report", "state"]),
-    ("shared/core", "", &["flavor", "nominate", "preempt"]),
-    ("shared/core", "", &["status", "workload"]),
-    ("shared/core", "cycle", &["process", "round"]),
-    ("shared/core", "state", &["configuration", "workloads"]),
-    ("shared/engine", "", &["ancestors", "caches", "control"]),
-    ("shared/jobs", "", &["kind", "podset", "remote", "webhook"]),
-    ("shared/kubeio", "", &["cache", "served"]),
-    (
-        "shared/world",
-        "",
-        &["act", "job", "jobset", "node", "place", "play", "torch", "turn"],
-    ),
-    ("worker", "", &["fence", "metrics"]),
 ];
 
 /// A module, by the names from the root of its crate.

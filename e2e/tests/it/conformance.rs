@@ -15,7 +15,7 @@ use hooks::Hooks;
 use kube::client::Body;
 use roadstead_apiserver::{Clock, HttpsCaller, Options as Embedded, Server, User};
 use roadstead_e2e::Options;
-use roadstead_e2e::conformance::{normal, play, trace};
+use roadstead_e2e::conformance::{normal, play, scenes};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -131,7 +131,7 @@ async fn myself(client: &kube::Client) -> User {
 
 /// All differences of one trace, each with what it is about.
 async fn differences(real: &kube::Client, embedded: &kube::Client, seed: u64) -> Vec<(String, String)> {
-    let (namespace, steps) = trace::generate(seed);
+    let (namespace, steps) = scenes::generate(seed);
     let theirs = play::play(real, &namespace, &steps).await;
     let ours = play::play(embedded, &namespace, &steps).await;
     let (mut theirs, mut ours) = match (theirs, ours) {

@@ -20,8 +20,6 @@ use serde_json::json;
 use crate::check::{Refusal, Rules, check};
 use crate::secret::{self, Lifetime};
 
-/// Default lifetime of a token.
-pub const LIFETIME_DEFAULT: Duration = Duration::from_hours(1);
 /// Shortest lifetime that API servers grant.
 pub const LIFETIME_MIN: Duration = Duration::from_mins(10);
 /// Longest lifetime that is requested, so that no token is eternal. The administrator is warned about a larger setting when the file is

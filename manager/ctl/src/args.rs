@@ -500,7 +500,7 @@ fn integration(name: &str) -> Result<&'static Kind, String> {
 }
 
 /// `90`, `90s`, `15m` or `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, &'static str> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) => (number, text.get(number.len()..).unwrap_or_default()),
         None => (text, "s"),
@@ -515,16 +515,16 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok()
         .and_then(|number| number.checked_mul(factor))
         .map(Duration::from_secs)
-        .ok_or_else(|| "expected a whole number with s, m or h, such as 90s, 15m, 1h".to_owned())
+        .ok_or("expected a whole number with s, m or h, such as 90s, 15m, 1h")
 }
 
-fn token_lifetime(text: &str) -> Result<Duration, String> {
+fn token_lifetime(text: &str) -> Result<Duration, &'static str> {
     use roadstead_kubeconfigs::account::token::{LIFETIME_MAX, LIFETIME_MIN};
     duration(text).and_then(|life| {
         if (LIFETIME_MIN..=LIFETIME_MAX).contains(&life) {
             Ok(life)
         } else {
-            Err("API servers grant 10m at least; more than 24h is not asked for".to_owned())
+            Err("API servers grant 10m at least; more than 24h is not asked for")
         }
     })
 }

@@ -18,12 +18,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::{LocalQueue, MultiKueueCluster, Workload};
+use roadstead_convert::explanation::view::view;
 use tokio::runtime;
 use tokio::time::timeout;
 
 use crate::args::Home;
 use crate::args::look::{Completion, What};
-use crate::explain::view::view;
 use crate::failure::Failure;
 use crate::get::jobs::called;
 use crate::objects::{self, Scope};

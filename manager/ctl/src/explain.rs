@@ -4,7 +4,7 @@
 //! been tried. It uses the user's own rights.
 
 mod line;
-pub mod view;
+pub(crate) mod text;
 
 use std::fmt::Debug;
 
@@ -15,10 +15,11 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_convert::explanation::view::{PENDING_EVALUATION, View, view};
 use roadstead_kinds::{Kind, Kinds, TABLE};
 use serde::de::DeserializeOwned;
 
-use self::view::{PENDING_EVALUATION, View, render, view};
+use self::text::render;
 use crate::args::Explain;
 use crate::failure::{Code, Failure};
 use crate::objects;
@@ -65,7 +66,7 @@ pub(crate) async fn answers(
         let mut view = view(&workload, now);
         // Why only then: any other reason says more.
         if view.reason == PENDING_EVALUATION
-            && let Some(line) = line::read(client, &workload).await
+            && let Some(line) = line::read(client, &workload, now).await
         {
             view.stands_in(&line);
         }

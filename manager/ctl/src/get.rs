@@ -254,7 +254,7 @@ impl Sheet {
 
 fn age(object: &DynamicObject, now: Timestamp) -> String {
     let created = object.creation_timestamp();
-    created.map_or_else(String::new, |created| explain::view::age(created.0, now))
+    created.map_or_else(String::new, |created| explain::text::age(created.0, now))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_jobs::json;
 use roadstead_jobs::needs::{NEVER_CARRIED, Need, carried};
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -46,7 +47,7 @@ impl<'a> Carrier<'a> {
         d: &'a Dispatch,
         worker: &'a Client,
         namespace: &'a str,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Failure> {
         let here = d.caches.namespaces.named(namespace);
         if !here.is_some_and(|here| {
             here.annotations()
@@ -71,7 +72,7 @@ impl<'a> Carrier<'a> {
     /// Those of the needs that cannot be brought, each with the reason.
     ///
     /// *Errors*: that is unknown.
-    pub(super) async fn left(&self, needs: Vec<Need>) -> Result<Vec<String>, String> {
+    pub(super) async fn left(&self, needs: Vec<Need>) -> Result<Vec<String>, Failure> {
         let mut left = Vec::new();
         for need in needs {
             if let Source::Not(why) = self.source(&need).await? {
@@ -90,7 +91,7 @@ impl<'a> Carrier<'a> {
         needs: BTreeSet<Need>,
         wants: BTreeSet<Need>,
         copy: &Workload,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, Failure> {
         let mut left = Vec::new();
         for need in needs.iter().chain(&wants) {
             if let Some(why) = self.bring_one(need, copy).await?
@@ -103,7 +104,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// Returns why it cannot be brought.
-    async fn bring_one(&self, need: &Need, copy: &Workload) -> Result<Option<String>, String> {
+    async fn bring_one(&self, need: &Need, copy: &Workload) -> Result<Option<String>, Failure> {
         if !need.thing.is_carried() {
             return Ok(None);
         }
@@ -123,7 +124,9 @@ impl<'a> Carrier<'a> {
         };
         let answer = match present {
             Some(present) if present.metadata.deletion_timestamp.is_some() => {
-                return Err(format!("an earlier {need} is still being deleted there"));
+                return Err(Failure::passing(format!(
+                    "an earlier {need} is still being deleted there"
+                )));
             }
             Some(present) => match change(need, &present, &content, copy) {
                 Some(patch) => write::patch(&there, &need.name, &patch).await,
@@ -133,7 +136,7 @@ impl<'a> Carrier<'a> {
                 let made = serde_json::from_value(self.made(need, content, copy));
                 // Why without the cause: it may quote the content.
                 let object: DynamicObject =
-                    made.map_err(|_cause| format!("{need} is no object of its kind"))?;
+                    made.map_err(|_cause| Failure::lasting(format!("{need} is no object of its kind")))?;
                 write::create(&there, &object).await
             }
         };
@@ -143,10 +146,10 @@ impl<'a> Carrier<'a> {
                 Ok(None)
             }
             Written::Refused(why) => Ok(Some(format!("refused there: {why}"))),
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {
-                Err(format!("{need} was changed there while it was brought"))
-            }
-            Written::Unclear(why) => Err(format!("bringing {need}: {why}")),
+            Written::Gone | Written::Conflict | Written::AlreadyExists => Err(Failure::passing(format!(
+                "{need} was changed there while it was brought"
+            ))),
+            Written::Unclear(why) => Err(Failure::passing(format!("bringing {need}: {why}"))),
         }
     }
 
@@ -158,7 +161,7 @@ impl<'a> Carrier<'a> {
                 .is_some_and(|origin| **origin == *self.d.origin)
     }
 
-    async fn source(&self, need: &Need) -> Result<Source, String> {
+    async fn source(&self, need: &Need) -> Result<Source, Failure> {
         let here = objects(&self.d.client, self.namespace, need.thing);
         if !need.thing.is_carried() {
             return Ok(Source::Not(NEVER_CARRIED));
@@ -239,12 +242,15 @@ impl<T> Answer<T> {
 async fn within<T>(
     read: impl Future<Output = Result<Option<T>, kube::Error>>,
     limit: Duration,
-) -> Result<Answer<T>, String> {
+) -> Result<Answer<T>, Failure> {
     match timeout(limit, read).await {
         Ok(Ok(found)) => Ok(Answer::Known(found)),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(Answer::Forbidden),
-        Ok(Err(error)) => Err(write::describe(&error)),
-        Err(_elapsed) => Err(format!("no answer within {} s", limit.as_secs())),
+        Ok(Err(error)) => Err(Failure::of(&error)),
+        Err(_elapsed) => Err(Failure::passing(format!(
+            "no answer within {} s",
+            limit.as_secs()
+        ))),
     }
 }
 

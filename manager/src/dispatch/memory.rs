@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 use roadstead_core::dispatch::{Cause, Failure, Waiting};
+use roadstead_core::moment::later;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_kubeio::cache::Change;
 
 /// How long the first failure keeps a worker out; doubled each time up to the second.
 const PAUSE: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
+/// A worker that was a candidate for so long without a failure, for example because the job ran there, begins with the first pause again.
+const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// Longest pause when an object that the job names is missing: looking again is cheap, and its owner waits for it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
@@ -55,8 +58,8 @@ impl Memory {
         let by_cluster = all.entry(key.clone()).or_default();
         let times = match by_cluster.get(cluster) {
             Some((_, failure)) if failure.until > now && failure.cause == cause => return false,
-            Some((times, _)) => times.saturating_add(1),
-            None => 1,
+            Some((times, failure)) if now < later(failure.until, FORGIVEN_AFTER) => times.saturating_add(1),
+            Some(_) | None => 1,
         };
         let longest = if cause == Cause::DependencyMissing {
             LOOK_AGAIN
@@ -64,7 +67,7 @@ impl Memory {
             PAUSE.1
         };
         let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(longest);
-        let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
+        let until = later(now, pause);
         let failure = Failure { until, cause, detail };
         tracing::info!(workload = %key, %cluster, reason = cause.as_str(), "no candidate for now: {}", told(cluster, &failure));
         by_cluster.insert(cluster.clone(), (times, failure));
@@ -339,5 +342,23 @@ mod tests {
         assert_eq!(memory.of(&key).len(), 1);
         memory.forget(&key);
         assert!(memory.of(&key).is_empty());
+    }
+
+    /// Spec: multikueue 3.7
+    #[test]
+    fn the_pause_begins_anew_after_an_hour_as_a_candidate_without_a_failure() {
+        let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));
+        let fails_at = |now: Timestamp| {
+            memory.failed(&key, &east, Cause::Evicted, String::new(), now);
+            let until = memory.of(&key)[&east].until;
+            (until, until.duration_since(now).as_secs())
+        };
+        let (until, pause) = fails_at(Timestamp::UNIX_EPOCH);
+        assert_eq!(pause, 10);
+        let (until, pause) = fails_at(until + SignedDuration::from_mins(59));
+        assert_eq!(pause, 20);
+        let (until, pause) = fails_at(until + SignedDuration::from_mins(60));
+        assert_eq!(pause, 10);
+        assert_eq!(fails_at(until).1, 20);
     }
 }

@@ -7,7 +7,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, JobKey, JobRef, KindCache, is_of_group};
 use roadstead_engine::jobs::job_of;
-use roadstead_jobs::kind::{Members, Unmatched};
+use roadstead_jobs::kind::{Later, Members, Unmatched};
 
 use super::Dispatch;
 
@@ -67,17 +67,12 @@ pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmat
     let stored = d.caches.workloads.get(key);
     let owner = stored.as_deref().and_then(|stored| owner_of(d, stored));
     let both = stored.as_deref().zip(owner.as_ref());
-    both.map(|(stored, owner)| unmatched(d, owner, stored, copies))
+    both.map(|(stored, owner)| unmatched(owner, stored, copies))
         .unwrap_or_default()
 }
 
 /// How they differ, when the job of the Workload is already read.
-pub(super) fn unmatched(
-    d: &Dispatch,
-    owner: &Owning<'_>,
-    workload: &Workload,
-    copies: &CachedJob,
-) -> Unmatched {
+pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &CachedJob) -> Unmatched {
     let Some(whole) = owner.job() else {
         return Unmatched::default();
     };
@@ -89,10 +84,17 @@ pub(super) fn unmatched(
         .map(|object| object.name_any())
         .collect();
     unmatched.lacking.retain(|name| names.contains(name));
-    if !d.may_forward {
-        unmatched.outdated.clear();
-    }
     unmatched
+}
+
+/// What the copies of a job on a worker lack of the later changes of its objects.
+pub(super) fn later(d: &Dispatch, owner: &Owning<'_>, copies: &CachedJob) -> Vec<Later> {
+    // Why not those of pods: the setting is about the spec of a job.
+    if !d.may_forward && owner.jobs.kind.kind().members != roadstead_kinds::Members::Group {
+        return Vec::new();
+    }
+    let compare = |local: Members<'_>| copies.with(|copies| owner.jobs.kind.later(local, copies));
+    owner.job().map(|job| job.with(compare)).unwrap_or_default()
 }
 
 /// The API group of a version such as `batch/v1`; empty for `v1`.

@@ -26,7 +26,7 @@ use roadstead_kinds::{Ability, Idle};
 use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
-use super::owning::{Owning, group_of, local_job, owner_of, unmatched};
+use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
 use super::together::{self, Choice};
 use crate::remote::Remote;
 use crate::sites;
@@ -402,16 +402,20 @@ fn copies(
             finished: look.ended.is_some() && !look.killed,
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
-            twins: if { stored.zip(owner) }
-                .is_none_or(|(stored, owner)| unmatched(d, owner, stored, &job) == Unmatched::default())
-            {
-                Twins::All
-            } else {
-                Twins::Some
-            },
+            twins: { stored.zip(owner) }.map_or(Twins::All, |(stored, owner)| twins(d, owner, stored, &job)),
         }
     });
     Copies { workload, job }
+}
+
+fn twins(d: &Dispatch, owner: &Owning<'_>, stored: &ApiWorkload, copies: &CachedJob) -> Twins {
+    if unmatched(owner, stored, copies) != Unmatched::default() {
+        Twins::Some
+    } else if !later(d, owner, copies).is_empty() {
+        Twins::Outdated
+    } else {
+        Twins::All
+    }
 }
 
 /// Why its status too: a job that is held may still have some.

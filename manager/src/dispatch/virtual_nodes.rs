@@ -6,6 +6,7 @@
 //! *Source*: `spec/jobs.md 12.9`.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
+use roadstead_api::config::WebhookServer;
 use roadstead_api::constants::{annotations, labels, names};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{ClusterName, Key};
@@ -21,6 +23,7 @@ use roadstead_engine::caches::{JobRef, KindCache};
 use roadstead_engine::clock::Clock;
 use roadstead_kinds::rows;
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::trouble::Troubles;
@@ -64,10 +67,38 @@ impl Kept {
     }
 }
 
+/// Where API servers reach the server of this process that answers for the nodes: its webhook server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    address: IpAddr,
+    port: u16,
+}
+
+impl Endpoint {
+    /// The address on which the webhook server listens; where it listens on all, the one from which this machine reaches `api_server`,
+    /// which is the address of the pod in a cluster. `None` when neither is known: then an API server says that the node has no address.
+    pub(crate) fn of(webhook: &WebhookServer, api_server: Option<&str>) -> Option<Self> {
+        let bound = webhook.host.parse().ok();
+        let bound = bound.filter(|address: &IpAddr| !address.is_unspecified());
+        let address = bound.or_else(|| reaching(api_server?.parse().ok()?))?;
+        let port = webhook.port;
+        Some(Self { address, port })
+    }
+}
+
+/// The own address of the way to another one. Nothing is sent.
+fn reaching(other: IpAddr) -> Option<IpAddr> {
+    let any = if other.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect((other, 443)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
 /// Keeps the nodes, and ends the pods on them.
 #[derive(Clone)]
 pub(crate) struct VirtualNodes {
     dispatch: Dispatch,
+    endpoint: Option<Endpoint>,
     /// The manager's own pods, and their position in its caches.
     pods: KindCache,
     kind: usize,
@@ -77,10 +108,11 @@ pub(crate) struct VirtualNodes {
 
 impl VirtualNodes {
     /// `None` where pods are not queued.
-    pub(crate) fn new(dispatch: &Dispatch, wall: Clock) -> Option<Self> {
+    pub(crate) fn new(dispatch: &Dispatch, endpoint: Option<Endpoint>, wall: Clock) -> Option<Self> {
         let kind = { dispatch.caches.jobs.iter() }.position(|jobs| jobs.kind.kind() == &rows::POD)?;
         Some(Self {
             dispatch: dispatch.clone(),
+            endpoint,
             pods: dispatch.caches.jobs[kind].clone(),
             kind,
             wall,
@@ -120,15 +152,14 @@ impl VirtualNodes {
             return Outcome::NotYet(LOOK);
         }
         let api = Api::namespaced_with(self.dispatch.client.clone(), &key.namespace, &self.pods.resource);
-        match write::delete_at_once(&api, &key.name, pod.metadata.uid.as_deref()).await {
-            Written::Done(object) => {
+        let answer = write::delete_at_once(&api, &key.name, pod.metadata.uid.as_deref()).await;
+        match answer.stored() {
+            Ok(None) => Outcome::Done,
+            Ok(Some(object)) => {
                 self.pods.objects.observe(*object);
                 Outcome::Done
             }
-            Written::Gone | Written::Conflict | Written::AlreadyExists => Outcome::Done,
-            Written::Refused(why) | Written::Unclear(why) => {
-                Outcome::Failed(format!("ending the pod: {why}"))
-            }
+            Err(failure) => failure.in_doing("ending the pod").into(),
         }
     }
 
@@ -219,46 +250,43 @@ impl VirtualNodes {
     }
 
     /// Creates the node of a cluster, if it is missing, and renews its lease.
-    async fn present(&self, cluster: &str) -> Result<(), String> {
+    async fn present(&self, cluster: &str) -> Result<(), Failure> {
         let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let name = names::virtual_node(cluster);
-        let found = { nodes.get_opt(&name).await }.map_err(|error| write::describe(&error))?;
-        let uid = match found {
+        let uid = match nodes.get_opt(&name).await? {
             Some(node) if !node.labels().contains_key(labels::VIRTUAL_NODE) => {
-                return Err(format!(
+                return Err(Failure::lasting(format!(
                     "a node named {name} is there that is not ours; pods of cluster {cluster} stay held"
-                ));
+                )));
             }
-            Some(node) if is_ready(&node) => node.metadata.uid,
+            Some(node) if is_ready(&node) && answers_at(&node, self.endpoint) => node.metadata.uid,
             Some(_) | None => self.make(&nodes, cluster, &name).await?,
         };
         let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let lease = serde_json::from_value(json!({
+        let lease: Lease = serde_json::from_value(json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {
                 "name": name, "namespace": LEASES,
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid.unwrap_or_default()}],
             },
             "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECS, "renewTime": now},
-        }));
-        let lease: Lease = lease.map_err(|error| error.to_string())?;
+        }))?;
         let leases = Api::namespaced(self.dispatch.client.clone(), LEASES);
-        done(write::apply(&leases, &lease, FIELD_MANAGER).await)
-            .map_err(|why| format!("its lease: {why}"))?;
+        let renewed = done(write::apply(&leases, &lease, FIELD_MANAGER).await);
+        renewed.map_err(|failure| failure.in_doing("its lease"))?;
         Ok(())
     }
 
     /// Writes a Ready node, and returns its UID.
-    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, String> {
-        let node = serde_json::from_value(json!({
+    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, Failure> {
+        let node: Node = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {
                 labels::VIRTUAL_NODE: name, labels::CLUSTER: cluster, "type": "virtual-kubelet",
                 "kubernetes.io/hostname": name, "node.kubernetes.io/exclude-from-external-load-balancers": "true",
             }},
             "spec": {"taints": [{"key": labels::VIRTUAL_NODE, "value": "true", "effect": "NoSchedule"}]},
-        }));
-        let node: Node = node.map_err(|error| error.to_string())?;
+        }))?;
         done(write::apply(nodes, &node, FIELD_MANAGER).await)?;
         let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!({
@@ -266,22 +294,23 @@ impl VirtualNodes {
             "message": format!("Stands for worker cluster {cluster}; nothing runs on it"),
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
-        let status = json!({"status": {"conditions": [ready]}});
+        let mut status = json!({"status": {"conditions": [ready]}});
+        if let Some(Endpoint { address, port }) = self.endpoint {
+            status["status"]["addresses"] = json!([{"type": "InternalIP", "address": address.to_string()}]);
+            status["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+        }
         let made = done(write::patch_status(nodes, name, &status).await)?;
         Ok(made.and_then(|node| node.metadata.uid))
     }
 
     /// Removes the nodes of clusters that have left, once no pod is on them.
-    async fn tidy(&self, clusters: &BTreeSet<String>) -> Result<(), String> {
+    async fn tidy(&self, clusters: &BTreeSet<String>) -> Result<(), Failure> {
         let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let wanted: BTreeSet<String> = { clusters.iter() }
             .map(|cluster| names::virtual_node(cluster))
             .collect();
         let ours = ListParams::default().labels(labels::VIRTUAL_NODE);
-        let all = nodes
-            .list_metadata(&ours)
-            .await
-            .map_err(|error| write::describe(&error))?;
+        let all = nodes.list_metadata(&ours).await?;
         let left = all.items.iter().filter(|node| !wanted.contains(&node.name_any()));
         for node in left {
             let name = node.name_any();
@@ -306,6 +335,23 @@ fn ends_on_node(pod: &DynamicObject) -> bool {
     pod.metadata.deletion_timestamp.is_some() && node_of(pod).is_some()
 }
 
+/// Whether a node names this endpoint. Why it may not: another replica, or this one before a restart, had another address.
+fn answers_at(node: &Node, endpoint: Option<Endpoint>) -> bool {
+    let Some(Endpoint { address, port }) = endpoint else {
+        return true;
+    };
+    let status = node.status.as_ref();
+    let addresses = status
+        .and_then(|status| status.addresses.as_ref())
+        .into_iter()
+        .flatten();
+    let kubelet = status
+        .and_then(|status| status.daemon_endpoints.as_ref())
+        .and_then(|endpoints| endpoints.kubelet_endpoint.as_ref());
+    { addresses }.any(|one| one.type_ == "InternalIP" && one.address == address.to_string())
+        && kubelet.is_some_and(|kubelet| kubelet.port == i32::from(port))
+}
+
 fn is_ready(node: &Node) -> bool {
     let conditions = node
         .status
@@ -318,18 +364,18 @@ fn is_ready(node: &Node) -> bool {
 }
 
 /// Logs a failure once, and when it is over.
-fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) {
+fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), Failure>) {
     match answer {
         Ok(()) => {
             if troubles.ends(&cluster.to_owned()).is_some() {
                 tracing::info!(cluster, "its virtual node is kept again");
             }
         }
-        Err(why) => {
-            if troubles.is_news(cluster.to_owned(), &why) {
+        Err(failure) => {
+            if troubles.is_news(cluster.to_owned(), failure.text()) {
                 tracing::warn!(
                     cluster,
-                    "the virtual node cannot be kept: {why}; if this is a refusal, apply deploy/rights/roadstead-manager-virtual-nodes.yaml, \
+                    "the virtual node cannot be kept: {failure}; if this is a refusal, apply deploy/rights/roadstead-manager-virtual-nodes.yaml, \
                      or switch virtualNodes.enable off"
                 );
             }
@@ -337,18 +383,51 @@ fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) 
     }
 }
 
-fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, String> {
-    match written {
-        Written::Done(object) => Ok(Some(object)),
-        Written::Gone | Written::AlreadyExists => Ok(None),
-        Written::Conflict => Err("it met a newer version".to_owned()),
-        Written::Refused(why) | Written::Unclear(why) => Err(why),
+fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, Failure> {
+    if matches!(written, Written::Conflict) {
+        return Err(Failure::passing("it met a newer version"));
     }
+    written.stored()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Spec: jobs 12.9
+    #[test]
+    fn a_node_names_where_its_manager_listens_and_is_written_again_when_that_changes() {
+        let of = |host: &str, api_server| {
+            let webhook = WebhookServer {
+                port: 9443,
+                host: host.to_owned(),
+                cert_dir: std::path::PathBuf::new(),
+            };
+            Endpoint::of(&webhook, api_server)
+        };
+        let here = of("127.0.0.1", None).unwrap();
+        assert_eq!(
+            here,
+            of("", Some("127.0.0.7")).unwrap(),
+            "the way to a server on this machine"
+        );
+        for host in ["", "0.0.0.0", "hooks.example"] {
+            assert_eq!(of(host, None), None);
+            assert_eq!(of(host, Some("api.example")), None);
+        }
+        let node = |address: &str, port: u16| -> Node {
+            serde_json::from_value(json!({"status": {
+                "addresses": [{"type": "InternalIP", "address": address}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            }}))
+            .unwrap()
+        };
+        assert!(answers_at(&node("127.0.0.1", 9443), Some(here)));
+        assert!(!answers_at(&node("127.0.0.2", 9443), Some(here)));
+        assert!(!answers_at(&node("127.0.0.1", 9444), Some(here)));
+        assert!(!answers_at(&Node::default(), Some(here)));
+        assert!(answers_at(&Node::default(), None));
+    }
 
     /// Spec: jobs 12.9
     #[test]

@@ -1,21 +1,22 @@
 //! The texts for a worker that refuses an object.
 
 use roadstead_core::dispatch::Cause;
+use roadstead_kubeio::failure::Failure;
 
 /// The kind does not exist there. For a missing namespace, API servers use other words.
-pub(super) fn not_served(kind: &str, version: &str) -> String {
-    format!(
+pub(super) fn not_served(kind: &str, version: &str) -> Failure {
+    Failure::lasting(format!(
         "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
          manager's kinds need, or see whether the server in the kubeconfig is an API server"
-    )
+    ))
 }
 
 /// Another write was under way there.
-pub(super) fn met_another_write(what: &str) -> String {
-    format!(
+pub(super) fn met_another_write(what: &str) -> Failure {
+    Failure::passing(format!(
         "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \
          stays, look for a ResourceQuota or a webhook in this namespace of the worker"
-    )
+    ))
 }
 
 /// What the text of a refusal means.

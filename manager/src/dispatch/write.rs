@@ -3,6 +3,8 @@
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
+mod later;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +16,15 @@ use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
 use roadstead_core::bug;
+use roadstead_core::cluster::link::{Effect, Event, Link, Miss};
 use roadstead_core::dispatch::farewell::{Body, Deletion, Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, KindCache, look_at, named};
 use roadstead_jobs::JobKind;
-use roadstead_jobs::kind::{Target, Unmatched, Write as JobWrite};
-use roadstead_jobs::remote::RemoteIdentity;
+use roadstead_jobs::kind::{RemoteIdentity, Unmatched};
 use roadstead_kinds::Members;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
@@ -34,7 +37,7 @@ use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::{Miss, Proof, Remote};
+use crate::remote::Remote;
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
@@ -86,8 +89,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
             key,
             scene: &scene,
         };
-        if let Err(why) = site.act(action).await {
-            return Outcome::Failed(format!("cluster {}: {why}", remote.name));
+        if let Err(failure) = site.act(action).await {
+            return failure.in_doing(format_args!("cluster {}", remote.name)).into();
         }
     }
     Outcome::Done
@@ -107,7 +110,7 @@ fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tells {
     /// To the user whose Workload waits for the end of an earlier run: `roadstead explain` shows it.
-    WhoWaits,
+    User,
     /// To the log only: no run waits for it.
     TheLog,
 }
@@ -121,7 +124,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    async fn act(&self, action: RemoteAction) -> Result<(), String> {
+    async fn act(&self, action: RemoteAction) -> Result<(), Failure> {
         let started = Instant::now();
         let done = self.carry_out(action).await;
         let ended = if done.is_ok() {
@@ -135,12 +138,13 @@ impl Site<'_> {
         done
     }
 
-    async fn carry_out(&self, action: RemoteAction) -> Result<(), String> {
+    async fn carry_out(&self, action: RemoteAction) -> Result<(), Failure> {
         match action {
             RemoteAction::CreateWorkload => self.create_workload().await,
             RemoteAction::DeleteWorkload => self.delete_workload().await,
             RemoteAction::StripFinalizer => self.strip_finalizer().await,
             RemoteAction::CreateJob => self.create_job().await,
+            RemoteAction::UpdateJob => self.update_job().await,
             RemoteAction::DeleteJob => self.delete_job().await,
             RemoteAction::SetPriority => self.set_priority().await,
             RemoteAction::RequestStop { message } => self.request_stop(&message).await,
@@ -151,7 +155,7 @@ impl Site<'_> {
         Api::namespaced(self.client.clone(), &self.key.namespace)
     }
 
-    async fn create_workload(&self) -> Result<(), String> {
+    async fn create_workload(&self) -> Result<(), Failure> {
         let Some(local) = self.d.caches.workloads.get(self.key) else {
             return Ok(());
         };
@@ -164,17 +168,18 @@ impl Site<'_> {
             origin: &self.d.origin,
             epoch: self.scene.epoch(),
             lost: self.scene.lost(),
-            lease_secs: { self.remote.keeps_lease() }.then(|| self.d.lessor.terms.length().as_secs()),
+            lease_secs: { self.remote.link(|link| link.grant().was_answered()) }
+                .then(|| self.d.lessor.terms.length().as_secs()),
         };
         let copy = roadstead_convert::remote_workload(&local, stamp);
         let workloads = self.workloads();
         let Some(answer) = self.patiently(write::create(&workloads, &copy)).await else {
             let why = format!("no answer within {} s", OFFER_MAX.as_secs());
-            return self.offer_elsewhere(Miss::Silent, &why);
+            return self.offer_elsewhere(Miss::NoAnswer, &why);
         };
         match answer {
             Written::Done(object) => {
-                self.remote.proves_well(Proof::Wrote);
+                self.remote.step(Event::RequestAnswered);
                 self.remote.workloads.observe(*object);
                 self.count_copy(&local);
                 Ok(())
@@ -190,12 +195,12 @@ impl Site<'_> {
                 self.exclude(Cause::WebhookFailed, why);
                 Ok(())
             }
-            Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
+            Written::Unclear(why) => self.offer_elsewhere(Miss::Error, &why),
         }
     }
 
     /// What the job needs, this worker is known to lack, and cannot be brought there.
-    async fn lacking(&self) -> Result<Vec<String>, String> {
+    async fn lacking(&self) -> Result<Vec<String>, Failure> {
         let Some((kind, job)) = &self.scene.local_job else {
             return Ok(Vec::new());
         };
@@ -211,7 +216,7 @@ impl Site<'_> {
     }
 
     /// Brings what the job needs and this worker lacks, if both namespaces consent. Returns what cannot be brought.
-    async fn bring_needs(&self, kind: &dyn JobKind, job: &CachedJob) -> Result<Vec<String>, String> {
+    async fn bring_needs(&self, kind: &dyn JobKind, job: &CachedJob) -> Result<Vec<String>, Failure> {
         let Some(carrier) = Carrier::with_consent(self.d, self.client, &self.key.namespace).await? else {
             return Ok(Vec::new());
         };
@@ -219,7 +224,7 @@ impl Site<'_> {
             .remote
             .workloads
             .get(self.key)
-            .ok_or("the copy of the workload is not known yet")?;
+            .ok_or_else(|| Failure::passing("the copy of the workload is not known yet"))?;
         let (needs, wants) = job.with(|members| (kind.needs(members), kind.wants(members)));
         carrier.bring(needs, wants, &copy).await
     }
@@ -228,21 +233,21 @@ impl Site<'_> {
     ///
     /// *Source*: `spec/multikueue.md 4.3`.
     async fn patiently<T>(&self, offer: impl Future<Output = T>) -> Option<T> {
-        let (pace, began) = (&self.remote.pace, Instant::now());
+        let began = Instant::now();
         let mut offer = pin!(offer);
-        let late_after = pace.late_after();
+        let late_after = self.remote.link(Link::late_after);
         let answer = if let Ok(answer) = tokio::time::timeout(late_after, &mut offer).await {
             Some(answer)
         } else {
-            let (_late, is_first) = pace.late();
-            if is_first {
+            let (_late, effect) = self.remote.late();
+            if effect == Effect::Slow {
                 self.d.worker_is_late(self.remote);
             }
             let left = OFFER_MAX.saturating_sub(late_after);
             tokio::time::timeout(left, offer).await.ok()
         };
         if answer.is_some() {
-            pace.answered(began.elapsed());
+            self.remote.step(Event::CopyAnswered(began.elapsed()));
         }
         answer
     }
@@ -251,16 +256,16 @@ impl Site<'_> {
     /// Workload that has other candidates goes to them at once.
     ///
     /// Invariant: a copy that turns up there later is removed, because this worker is no candidate then.
-    fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), String> {
+    fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), Failure> {
         let detail = format!("creating the workload was not answered: {why}");
-        let was_late = self.remote.is_late();
-        if self.remote.missed(miss, why) {
+        let was_slow = self.remote.link(Link::is_slow);
+        if self.remote.step(Event::RequestFailed(miss, why)) == Effect::Unusable {
             self.exclude(Cause::NoAnswer, detail.clone());
         }
-        if !was_late {
+        if !was_slow {
             self.d.worker_is_late(self.remote);
         }
-        Err(detail)
+        Err(Failure::passing(detail))
     }
 
     fn count_copy(&self, local: &Workload) {
@@ -279,15 +284,16 @@ impl Site<'_> {
         }
     }
 
+    /// Whether this manager made the object.
+    fn is_of_us(&self, object: &impl kube::ResourceExt) -> bool {
+        let origin = object.labels().get(labels::MULTIKUEUE_ORIGIN);
+        origin.is_some_and(|origin| **origin == *self.d.origin)
+    }
+
     /// A Workload of that name is there. It is ours and the watch has not shown it yet, or it is of another client.
-    async fn look_at_existing_workload(&self) -> Result<(), String> {
+    async fn look_at_existing_workload(&self) -> Result<(), Failure> {
         match self.workloads().get_opt(&self.key.name).await {
-            Ok(Some(object))
-                if object
-                    .labels()
-                    .get(labels::MULTIKUEUE_ORIGIN)
-                    .is_some_and(|o| **o == *self.d.origin) =>
-            {
+            Ok(Some(object)) if self.is_of_us(&object) => {
                 self.remote.workloads.observe(object);
                 Ok(())
             }
@@ -298,12 +304,12 @@ impl Site<'_> {
                 );
                 Ok(())
             }
-            Ok(None) => Err("the workload vanished while it was looked at".into()),
-            Err(error) => Err(write::describe(&error)),
+            Ok(None) => Err(Failure::passing("the workload vanished while it was looked at")),
+            Err(error) => Err(Failure::of(&error)),
         }
     }
 
-    async fn delete_workload(&self) -> Result<(), String> {
+    async fn delete_workload(&self) -> Result<(), Failure> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
         };
@@ -316,9 +322,9 @@ impl Site<'_> {
             Written::Conflict | Written::AlreadyExists => return Ok(()),
             Written::Refused(why) => {
                 self.tell_refusal(&why);
-                return Err(format!("deleting the workload: {why}"));
+                return Err(Failure::lasting(why).in_doing("deleting the workload"));
             }
-            Written::Unclear(why) => return Err(format!("deleting the workload: {why}")),
+            Written::Unclear(why) => return Err(Failure::passing(why).in_doing("deleting the workload")),
         }
         memory.goes(self.key, uid.unwrap_or_default());
         memory.granted(self.key, &self.remote.name);
@@ -332,7 +338,7 @@ impl Site<'_> {
         }
     }
 
-    async fn strip_finalizer(&self) -> Result<(), String> {
+    async fn strip_finalizer(&self) -> Result<(), Failure> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
         };
@@ -346,11 +352,11 @@ impl Site<'_> {
         self.patched(
             write::patch(&self.workloads(), &self.key.name, &patch).await,
             "taking the finalizer off the workload",
-            Tells::WhoWaits,
+            Tells::User,
         )
     }
 
-    async fn set_priority(&self) -> Result<(), String> {
+    async fn set_priority(&self) -> Result<(), Failure> {
         let local = self.d.caches.workloads.get(self.key);
         let Some((local, copy)) = local.zip(self.remote.workloads.get(self.key)) else {
             return Ok(());
@@ -363,7 +369,7 @@ impl Site<'_> {
         )
     }
 
-    async fn request_stop(&self, message: &str) -> Result<(), String> {
+    async fn request_stop(&self, message: &str) -> Result<(), Failure> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
         };
@@ -371,7 +377,7 @@ impl Site<'_> {
         self.patched(
             write::patch_status(&self.workloads(), &self.key.name, &patch).await,
             "asking the workload to stop",
-            Tells::WhoWaits,
+            Tells::User,
         )?;
         // Why not for a finalizer too: a refusal after that would be told as the first one. A client that puts its finalizer on
         // again each time would have the Workload looked at without end.
@@ -379,7 +385,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn patched(&self, answer: Written<Workload>, what: &str, tells: Tells) -> Result<(), String> {
+    fn patched(&self, answer: Written<Workload>, what: &str, tells: Tells) -> Result<(), Failure> {
         match answer {
             Written::Done(object) => {
                 self.remote.workloads.observe(*object);
@@ -388,20 +394,20 @@ impl Site<'_> {
             Written::Gone | Written::AlreadyExists => Ok(()),
             Written::Conflict => {
                 self.d.metrics.conflict(&self.remote.name);
-                Err(format!("{what} met a newer version"))
+                Err(Failure::passing(format!("{what} met a newer version")))
             }
             Written::Refused(why) => {
-                let why = format!("{what}: {why}");
-                if tells == Tells::WhoWaits {
-                    self.tell_refusal(&why);
+                let failure = Failure::lasting(why).in_doing(what);
+                if tells == Tells::User {
+                    self.tell_refusal(failure.text());
                 }
-                Err(why)
+                Err(failure)
             }
-            Written::Unclear(why) => Err(format!("{what}: {why}")),
+            Written::Unclear(why) => Err(Failure::passing(why).in_doing(what)),
         }
     }
 
-    async fn create_job(&self) -> Result<(), String> {
+    async fn create_job(&self) -> Result<(), Failure> {
         if let Some((kind, local)) = &self.scene.local_job {
             let same_kind = |jobs: &&KindCache| jobs.kind.kind() == kind.kind();
             let Some(jobs) = self.remote.jobs.iter().find(same_kind) else {
@@ -412,17 +418,10 @@ impl Site<'_> {
         let Some((jobs, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
             return Ok(());
         };
-        let Unmatched {
-            lacking: _,
-            stray,
-            outdated,
-        } = unmatched_on(self.d, self.key, &there);
+        let Unmatched { lacking: _, stray } = unmatched_on(self.d, self.key, &there);
         let is_stray = |copy: &DynamicObject| stray.iter().any(|id| copy.uid().as_deref() == Some(&id.uid));
         for copy in there.objects().filter(|copy| is_stray(copy)) {
             self.delete_copy(jobs, copy).await?;
-        }
-        for change in outdated {
-            self.update_copy(jobs, change).await?;
         }
         Ok(())
     }
@@ -433,7 +432,7 @@ impl Site<'_> {
         jobs: &KindCache,
         kind: &dyn JobKind,
         local: &CachedJob,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let there = read::find_job(self.remote, self.key, self.scene.job_key.as_ref());
         let lacking = there.map(|(_, there)| unmatched_on(self.d, self.key, &there).lacking);
         let mut copies = self.copies_of(kind, local, &jobs.resource)?;
@@ -456,28 +455,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Sends a change of the local job to its running copy.
-    async fn update_copy(&self, jobs: &KindCache, change: JobWrite) -> Result<(), String> {
-        let JobWrite::Patch {
-            of,
-            target: Target::Main,
-            patch,
-        } = change
-        else {
-            return Ok(());
-        };
-        match write::patch(&self.api_of(jobs), &of.name, &patch).await {
-            Written::Done(object) => {
-                jobs.objects.observe(*object);
-                Ok(())
-            }
-            Written::Gone | Written::AlreadyExists => Ok(()),
-            Written::Conflict => Err(met_another_write("the job")),
-            Written::Refused(why) | Written::Unclear(why) => Err(format!("changing job {}: {why}", of.name)),
-        }
-    }
-
-    async fn create_copy(&self, jobs: &KindCache, copy: DynamicObject) -> Result<(), String> {
+    async fn create_copy(&self, jobs: &KindCache, copy: DynamicObject) -> Result<(), Failure> {
         let (api, name) = (self.api_of(jobs), copy.name_any());
         match write::create(&api, &copy).await {
             Written::Done(object) => {
@@ -489,27 +467,22 @@ impl Site<'_> {
                 Ok(())
             }
             Written::AlreadyExists => match api.get_opt(&name).await {
-                Ok(Some(object))
-                    if object
-                        .labels()
-                        .get(labels::MULTIKUEUE_ORIGIN)
-                        .is_some_and(|o| **o == *self.d.origin) =>
-                {
+                Ok(Some(object)) if self.is_of_us(&object) => {
                     let is_ours = named(&object).as_ref() == Some(self.key);
                     let is_member = jobs.kind.group_of(&copy.metadata).is_some();
                     // Why nothing more: if it is of an earlier job of that name, the next decision takes it into account.
                     jobs.objects.observe(object);
                     if is_member && !is_ours {
-                        return Err(format!(
-                            "an earlier {} named {name} still ends there",
-                            jobs.resource.kind
-                        ));
+                        let kind = &jobs.resource.kind;
+                        return Err(Failure::passing(format!(
+                            "an earlier {kind} named {name} still ends there"
+                        )));
                     }
                     Ok(())
                 }
                 Ok(Some(foreign)) if bug!(self.d.policy, ForeignJobDeleted) => {
                     write::delete(&api, &name, foreign.uid().as_deref()).await;
-                    Err("a job was in the way".into())
+                    Err(Failure::passing("a job was in the way"))
                 }
                 Ok(Some(_)) => {
                     let detail = format!(
@@ -522,8 +495,8 @@ impl Site<'_> {
                     self.exclude(Cause::NameConflict, detail);
                     Ok(())
                 }
-                Ok(None) => Err("the job vanished while it was looked at".into()),
-                Err(error) => Err(write::describe(&error)),
+                Ok(None) => Err(Failure::passing("the job vanished while it was looked at")),
+                Err(error) => Err(Failure::of(&error)),
             },
             Written::Gone => Err(not_served(&jobs.resource.plural, &jobs.resource.api_version)),
             Written::Conflict => Err(met_another_write("the job")),
@@ -536,7 +509,7 @@ impl Site<'_> {
                 self.exclude(Cause::WebhookFailed, why);
                 Ok(())
             }
-            Written::Unclear(why) => Err(format!("creating the job was not answered: {why}")),
+            Written::Unclear(why) => Err(Failure::passing(why).in_doing("creating the job was not answered")),
         }
     }
 
@@ -549,13 +522,13 @@ impl Site<'_> {
         kind: &dyn JobKind,
         local: &CachedJob,
         resource: &ApiResource,
-    ) -> Result<Vec<DynamicObject>, String> {
+    ) -> Result<Vec<DynamicObject>, Failure> {
         let workload = self
             .d
             .caches
             .workloads
             .get(self.key)
-            .ok_or("the workload is gone")?;
+            .ok_or_else(|| Failure::passing("the workload is gone"))?;
         let original = roadstead_convert::pod_sets(&workload);
         let identity = RemoteIdentity {
             origin: &self.d.origin,
@@ -572,12 +545,12 @@ impl Site<'_> {
             }
             #[cfg(feature = "bugbank")]
             let copy = vanishing(copy, bug!(self.d.policy, TtlRerun));
-            serde_json::from_value(copy).map_err(|error| error.to_string())
+            serde_json::from_value(copy).map_err(Failure::from)
         });
         stamped.collect()
     }
 
-    async fn delete_job(&self) -> Result<(), String> {
+    async fn delete_job(&self) -> Result<(), Failure> {
         let job_key = self.scene.job_key.as_ref();
         let Some((jobs, job)) = read::find_job(self.remote, self.key, job_key) else {
             return Ok(());
@@ -588,7 +561,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    async fn delete_copy(&self, jobs: &KindCache, job: &DynamicObject) -> Result<(), String> {
+    async fn delete_copy(&self, jobs: &KindCache, job: &DynamicObject) -> Result<(), Failure> {
         let (api, kind) = (self.api_of(jobs), jobs.kind);
         let (name, uid) = (job.name_any(), job.metadata.uid.as_deref());
         let going = self.going(kind, job);
@@ -628,9 +601,9 @@ impl Site<'_> {
             Written::Conflict | Written::AlreadyExists => Ok(()),
             Written::Refused(why) => {
                 self.tell_refusal(&why);
-                Err(format!("deleting the job: {why}"))
+                Err(Failure::lasting(why).in_doing("deleting the job"))
             }
-            Written::Unclear(why) => Err(format!("deleting the job: {why}")),
+            Written::Unclear(why) => Err(Failure::passing(why).in_doing("deleting the job")),
         }
     }
 
@@ -661,7 +634,7 @@ impl Site<'_> {
         api: &Api<DynamicObject>,
         jobs: &KindCache,
         job: &DynamicObject,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let held = job.finalizers();
         if !held.iter().any(|f| f == finalizers::OUTCOME) {
             return Ok(());
@@ -688,17 +661,17 @@ impl Site<'_> {
             Written::Gone | Written::AlreadyExists => Ok(()),
             Written::Conflict => {
                 self.d.metrics.conflict(&self.remote.name);
-                Err(format!(
+                Err(Failure::passing(format!(
                     "job {} was changed while it was let go; it is looked at again",
                     job.name_any()
-                ))
+                )))
             }
             Written::Refused(why) => {
-                let why = format!("{what}: {why}");
-                self.tell_refusal(&why);
-                Err(why)
+                let failure = Failure::lasting(why).in_doing(what);
+                self.tell_refusal(failure.text());
+                Err(failure)
             }
-            Written::Unclear(why) => Err(format!("{what}: {why}")),
+            Written::Unclear(why) => Err(Failure::passing(why).in_doing(what)),
         }
     }
 

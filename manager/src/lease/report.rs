@@ -41,7 +41,7 @@ pub(crate) async fn tell(
     let mut lapsed = false;
     loop {
         tokio::time::sleep(LOOK).await;
-        let guard = remote.guard();
+        let guard = remote.link(|link| link.grant().guard());
         let tenure = lessor.tenure(remote);
         if lapsed != (tenure == Tenure::Lapsed) {
             lapsed = !lapsed;

@@ -129,6 +129,7 @@ mod tests {
     use http::{Request, Response};
     use jiff::Timestamp;
     use kube::client::Body;
+    use roadstead_core::cluster::link::Link;
     use roadstead_core::lease::{Grant, Moment, Terms};
     use serde_json::{Value, json};
 
@@ -167,8 +168,7 @@ mod tests {
         let remote = Arc::new(Remote::new(
             "east".into(),
             (kinds, &Arc::default()),
-            Timestamp::UNIX_EPOCH,
-            Grant::new(Moment::default(), terms),
+            Link::new(Timestamp::UNIX_EPOCH, Grant::new(Moment::default(), terms)),
         ));
         let jobs = remote.jobs[0].resource.clone();
         let busy = json!({"kind": "Status", "code": 503, "message": "busy", "reason": "ServiceUnavailable"});

@@ -14,6 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use roadstead_core::name::ClusterName;
+use roadstead_engine::clock::Uptime;
 
 use super::{CLUSTERS_MAX, Metrics};
 use crate::remote::registry::Registry;
@@ -50,12 +51,12 @@ impl Collector for LeaseAges {
 }
 
 /// The ages of our leases on these workers.
-pub(super) fn of(registry: Arc<Registry>) -> Ages {
+pub(super) fn of(registry: Arc<Registry>, uptime: Uptime) -> Ages {
     Box::new(move || {
-        let all = registry.all();
+        let (all, now) = (registry.all(), uptime.now());
         let aged = all
             .iter()
-            .filter_map(|remote| Some((remote.name.clone(), remote.last_renewed()?.elapsed())));
+            .filter_map(|remote| Some((remote.name.clone(), remote.link(|link| link.lease_age(now))?)));
         aged.collect()
     })
 }

@@ -5,7 +5,7 @@
 use kube::Api;
 use roadstead_api::constants::conditions;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::cluster::Connection;
+use roadstead_core::cluster::link::Link;
 use roadstead_core::cluster::word::turn_time;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::write::{self, Written};
@@ -18,12 +18,6 @@ use super::told::REMEDY;
 const WRITING: &str = "writing condition Active";
 
 impl Fleet {
-    /// Writes the state of a connection, now and until it changes.
-    pub(super) async fn report(&self, remote: &Remote, connection: Connection) {
-        remote.with(|link| link.shown = Some(connection));
-        self.say(remote).await;
-    }
-
     /// Repeats the write until it is stored: a write may fail, and then the AdmissionCheck of the cluster and all its queues would
     /// stay inactive. Never ends by itself.
     pub(super) async fn keep_saying(&self, remote: &Remote) {
@@ -33,14 +27,11 @@ impl Fleet {
         }
     }
 
+    /// Writes what the link shows now.
     pub(super) async fn say(&self, remote: &Remote) {
         let name = remote.name.as_str();
-        let (Some(shown), Some(cluster)) =
-            (remote.with(|link| link.shown.clone()), self.clusters.named(name))
-        else {
-            return;
-        };
-        let Some(active) = shown.active() else {
+        let active = remote.link(|link| link.active().cloned());
+        let (Some(active), Some(cluster)) = (active, self.clusters.named(name)) else {
             return;
         };
         let stored = cluster.status.as_ref().map(|s| s.conditions.as_slice());
@@ -49,7 +40,7 @@ impl Fleet {
         let last = said.map(|said| said.last_transition_time.0);
         let was_false = said.is_some_and(|said| said.status == "False");
         // Why: an administrator names a loss by its time, so each loss has its own, also when nothing was stored in between.
-        if was_false && last < remote.loss_shows_from() {
+        if was_false && last < remote.link(Link::loss_shows_from) {
             old.retain(|said| said.type_ != conditions::ACTIVE);
         }
         let (generation, now) = (cluster.metadata.generation, turn_time((self.clock)(), last));

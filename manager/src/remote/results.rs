@@ -15,6 +15,7 @@ use kube::{Api, ResourceExt as _};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::JobKey;
 use roadstead_kubeio::cache::{Cache, key_of};
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Remote;
 use crate::dispatch::Dispatch;
-use crate::steps::{API_VERSION, pods_of, workflow_of};
+use crate::steps::{pods_of, workflow_of};
 
 /// Label of pods and results: the name of the Workflow. Every listed result has it.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
@@ -73,25 +74,27 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
     match write::apply(&here, &copy, FIELD_MANAGER).await {
         Written::Done(_) => {}
         Written::Gone => {
-            return Outcome::Failed("the manager's cluster does not serve such results".to_owned());
+            return Failure::lasting("the manager's cluster does not serve such results").into();
         }
         Written::Conflict | Written::AlreadyExists => {
-            return Outcome::Failed("storing it here met another write".to_owned());
+            return Failure::passing("storing it here met another write").into();
         }
-        Written::Refused(why) | Written::Unclear(why) => {
-            return Outcome::Failed(format!("storing it here: {why}"));
+        answer @ (Written::Refused(_) | Written::Unclear(_)) => {
+            return answer.or_end("storing it here").err().unwrap_or(Outcome::Done);
         }
     }
     if result.labels().get(COMPLETE_LABEL).map(String::as_str) != Some("true") {
         return Outcome::Done;
     }
     let there: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &kind());
-    match write::delete(&there, &key.name, result.metadata.uid.as_deref()).await {
-        Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => Outcome::Done,
-        Written::Refused(why) | Written::Unclear(why) => {
-            Outcome::Failed(format!("deleting it on worker cluster {}: {why}", remote.name))
-        }
-    }
+    let deleted = write::delete(&there, &key.name, result.metadata.uid.as_deref()).await;
+    deleted.stored().map_or_else(
+        |failure| {
+            let what = format_args!("deleting it on worker cluster {}", remote.name);
+            failure.in_doing(what).into()
+        },
+        |_| Outcome::Done,
+    )
 }
 
 /// The manager's pod whose result has this name, if it runs or has run on this worker.
@@ -122,7 +125,7 @@ fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject>
         .filter(|(name, _)| name.starts_with("workflows.argoproj.io/"))
         .collect();
     let mut copy = json!({
-        "apiVersion": API_VERSION, "kind": "WorkflowTaskResult",
+        "apiVersion": kind().api_version, "kind": "WorkflowTaskResult",
         "metadata": {
             "name": result.metadata.name, "namespace": result.metadata.namespace, "labels": labels,
             "ownerReferences": [
@@ -140,6 +143,8 @@ fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const API_VERSION: &str = "argoproj.io/v1alpha1";
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()

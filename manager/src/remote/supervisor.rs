@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::bug;
-use roadstead_core::cluster::{Attempt, Reason};
-use roadstead_core::lease::Grant;
+use roadstead_core::cluster::Reason;
+use roadstead_core::cluster::link::{Event, Link};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::Templates;
 use roadstead_engine::clock::Clock;
@@ -32,9 +32,8 @@ use super::kinds;
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
-use super::sign::silence;
 use super::told::{self, Told};
-use super::{Dial, Place, Remote, Secrets, results};
+use super::{Dial, Place, Remote, Secrets, heartbeat, results};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
 
@@ -220,7 +219,7 @@ impl Fleet {
         };
         let known = (self.kinds.as_slice(), &self.templates);
         let grant = self.lessor.grant(self.clusters.named(name.as_str()).as_deref());
-        let remote = Arc::new(Remote::new(name, known, (self.clock)(), grant));
+        let remote = Arc::new(Remote::new(name, known, Link::new((self.clock)(), grant)));
         (self.greet)(&remote, one.stop.clone());
         self.registry.insert(remote.clone());
         let (nudge, stop) = (one.nudge.clone(), one.stop.clone());
@@ -285,10 +284,9 @@ async fn supervise(
                 Ok(both) => both,
                 Err(refusal) => {
                     let now = (fleet.clock)();
-                    remote.with(|link| {
-                        link.connection.refused(refusal.reason, &refusal.message, now);
-                        link.client = None;
-                    });
+                    let (reason, why) = (refusal.reason, &not_loaded(&refusal.message));
+                    remote.step(Event::Refused { reason, why, now });
+                    remote.with(|reach| reach.client = None);
                     current = None;
                     refused.tell(&remote.name, &refusal);
                     fleet.settle(&remote).await;
@@ -300,42 +298,37 @@ async fn supervise(
             let print = fingerprint(&endpoint);
             if current.as_ref() != Some(&print) {
                 if current.is_some() {
-                    remote.with(|link| link.connection.credentials_changed((fleet.clock)()));
+                    remote.step(Event::CredentialsChanged((fleet.clock)()));
                 }
                 current = Some(print);
             }
-            let attempt = remote.with(|link| link.connection.attempt((fleet.clock)()));
-            match attempt {
-                Attempt::Connected => {}
-                Attempt::Wait { until: at } => {
-                    wait_or_seen(&fleet, &client, at, &nudge).await;
-                    // Why: a worker that answers again is connected at once, not at the end of the back-off.
-                    remote.with(|link| link.connection.retry_now());
+            let due = remote.link(Link::next_attempt);
+            if let Some(at) = due.filter(|at| *at > (fleet.clock)()) {
+                wait_or_seen(&fleet, &client, at, &nudge).await;
+                // Why: a worker that answers again is connected at once, not at the end of the back-off.
+                remote.step(Event::WaitOver);
+                continue;
+            }
+            let (timeout, place) = (remote.link(Link::open_timeout), Place::of(&endpoint));
+            let recognised = tokio::select! {
+                biased;
+                recognised = Box::pin(fleet.recognise(&remote, &client, &place, timeout)) => recognised,
+                // Why: that may take long, and the new credentials may lead to another cluster.
+                () = fleet.credentials_change(&name, &endpoint, &nudge) => {
+                    // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
+                    remote.step(Event::CredentialsChanged((fleet.clock)()));
+                    continue;
                 }
-                Attempt::Open { timeout } => {
-                    let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
-                    let place = Place::of(&endpoint);
-                    let recognised = tokio::select! {
-                        biased;
-                        recognised = Box::pin(fleet.recognise(&remote, &client, &place, timeout)) => recognised,
-                        // Why: that may take long, and the new credentials may lead to another cluster.
-                        () = fleet.credentials_change(&name, &endpoint, &nudge) => {
-                            // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
-                            remote.with(|link| link.connection.credentials_changed((fleet.clock)()));
-                            continue;
-                        }
-                    };
-                    match recognised {
-                        Recognised::Enter => {
-                            fleet.told.succeeded(&name, IDENTITY);
-                            Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
-                        }
-                        Recognised::BeginAnew => return remote.name.clone(),
-                        Recognised::Failed(why) => fleet.fails(&remote, why).await,
-                        Recognised::Refused(reason, sentence) => {
-                            refuse(&fleet, &remote, (IDENTITY, reason, sentence), &nudge).await;
-                        }
-                    }
+            };
+            match recognised {
+                Recognised::Enter => {
+                    fleet.told.succeeded(&name, IDENTITY);
+                    Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
+                }
+                Recognised::BeginAnew => return remote.name.clone(),
+                Recognised::Failed(why) => fleet.fails(&remote, why).await,
+                Recognised::Refused(reason, sentence) => {
+                    refuse(&fleet, &remote, (IDENTITY, reason, sentence), &nudge).await;
                 }
             }
         }
@@ -456,13 +449,8 @@ async fn serve(
             if bug!(fleet.policy, EarlyEventLost) {
                 fleet.settle(remote).await;
             }
-            remote.is_filled();
-            remote.granting(Grant::connected);
-            remote.with(|link| {
-                link.client = Some(client.clone());
-                link.place = Place::of(endpoint);
-                link.connection.opened();
-            });
+            remote.leads_to(client.clone(), endpoint);
+            remote.step(Event::Connected((fleet.clock)()));
             fleet.told.connected(name);
             for kind in 0..remote.jobs.len() {
                 tasks.spawn(kinds::follow(fleet.clone(), remote.clone(), kind).instrument(here.clone()));
@@ -473,15 +461,13 @@ async fn serve(
             let why = tokio::select! {
                 biased;
                 why = failure(&mut health) => Some(why),
-                why = silence(fleet, remote, &client) => Some(why),
+                why = heartbeat::lost(fleet, remote, &client) => Some(why),
                 why = fleet.lessor.keep(&client, remote, held) => Some(why),
                 // Why beside the rest: as long as the manager's own API server hangs, the worker still needs its lease.
                 () = fleet.tell(remote) => None,
                 () = credentials_differ(fleet, remote, endpoint, nudge) => None,
             };
-            let now = (fleet.clock)();
-            remote.set_orphaned(false);
-            remote.with(|link| link.connection.watch_ended(now));
+            remote.step(Event::WatchEnded((fleet.clock)()));
             fleet.metrics.connected(&remote.name, false);
             if let Some(why) = &why {
                 tracing::warn!(cluster = name, "connection lost: {why}");
@@ -501,17 +487,16 @@ async fn serve(
 impl Fleet {
     /// Shows the state of the connection to all other parts of this process.
     fn note(&self, remote: &Remote) {
-        let connected = remote.with(|link| link.connection.is_connected());
+        let connected = remote.link(Link::is_connected);
         self.changed.mark(remote.name.clone());
         self.metrics.connected(&remote.name, connected);
     }
 
     /// Writes that it is connected, and what is found out about the worker from then on. Never ends by itself.
     async fn tell(&self, remote: &Remote) {
-        let connection = remote.with(|link| link.connection.clone());
         let changed = || self.changed.mark(remote.name.clone());
         let tell = async {
-            self.report(remote, connection).await;
+            self.say(remote).await;
             let told = (remote, &*self.told);
             report::tell(&self.lessor, &self.clusters, &self.client, told, changed).await;
         };
@@ -520,15 +505,16 @@ impl Fleet {
 
     /// An attempt to connect has failed.
     async fn fails(&self, remote: &Remote, why: String) {
-        let next = remote.with(|link| link.connection.failed(why.clone(), (self.clock)()));
+        let now = (self.clock)();
+        remote.step(Event::NotConnected { why: &why, now });
+        let next = remote.link(Link::next_attempt).unwrap_or(now);
         self.told.not_connected(remote.name.as_str(), &why, next);
         self.settle(remote).await;
     }
 
     async fn settle(&self, remote: &Remote) {
         self.note(remote);
-        let connection = remote.with(|link| link.connection.clone());
-        self.report(remote, connection).await;
+        self.say(remote).await;
     }
 }
 
@@ -541,7 +527,8 @@ async fn refuse(
 ) {
     let words = format!("not used, {}: {sentence}", reason.as_str());
     fleet.told.failed(remote.name.as_str(), what, &words);
-    remote.with(|link| link.connection.not_ours(reason, sentence, (fleet.clock)()));
+    let (why, now) = (&sentence, (fleet.clock)());
+    remote.step(Event::Refused { reason, why, now });
     fleet.settle(remote).await;
     tokio::select! {
         biased;
@@ -594,35 +581,28 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
         tokio::select! {
             biased;
             () = nudge.notified() => {}
-            () = tokio::time::sleep(leaving::LOOK), if remote.is_orphaned() => {}
+            () = tokio::time::sleep(leaving::LOOK), if remote.link(Link::is_leaving) => {}
         }
         match fleet.load(remote.name.as_str()) {
             Ok(now) if fingerprint(&now) == print => {
-                if remote.is_orphaned() {
-                    remote.set_orphaned(false);
+                if remote.link(Link::is_leaving) {
+                    remote.step(Event::SecretBack);
                     fleet.settle(remote).await;
                 }
             }
             Ok(_) => return,
             Err(refusal) => {
-                if bug!(fleet.policy, InactiveStillUsed) {
-                    let mut shown = remote.with(|link| link.connection.clone());
-                    shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
-                    fleet.report(remote, shown).await;
-                    continue;
-                }
-                if refusal.reason != Reason::BadKubeConfig || (fleet.is_free)(&remote.name) {
+                let is_needed = refusal.reason == Reason::BadKubeConfig && !(fleet.is_free)(&remote.name);
+                if !is_needed && !bug!(fleet.policy, InactiveStillUsed) {
                     return;
                 }
-                if !remote.is_orphaned() {
+                if !remote.link(Link::is_leaving) {
                     tracing::warn!(cluster = %remote.name, "{}; what runs there is waited for", refusal.message);
-                    remote.set_orphaned(true);
-                    fleet.changed.mark(remote.name.clone());
-                    let mut shown = remote.with(|link| link.connection.clone());
                     // Why another text than when it is lost as well: that is to be logged too.
-                    let words = format!("{}; what runs there is waited for", refusal.message);
-                    shown.refused(refusal.reason, &words, (fleet.clock)());
-                    fleet.report(remote, shown).await;
+                    let why = format!("{}; what runs there is waited for", refusal.message);
+                    let (reason, why) = (refusal.reason, &not_loaded(&why));
+                    remote.step(Event::SecretGone { reason, why });
+                    fleet.settle(remote).await;
                 }
             }
         }
@@ -648,6 +628,11 @@ async fn wait_or_seen(fleet: &Fleet, client: &Client, at: Timestamp, nudge: &Not
         () = tokio::time::sleep(pause) => {}
         () = seen => {}
     }
+}
+
+/// The message of condition `Active` when the kubeconfig of a cluster is refused.
+fn not_loaded(why: &str) -> String {
+    format!("load client config failed: {why}")
 }
 
 /// Tells whether two endpoints are the same without keeping the secret in a comparable form.

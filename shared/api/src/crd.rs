@@ -4,8 +4,6 @@
 //! The schema that `kube` derives is not used: it makes each `Option` nullable and replaces the documentation of a field by that
 //! of its type.
 
-mod older;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion,
     CustomResourceValidation, ServiceReference, WebhookClientConfig, WebhookConversion,
@@ -15,9 +13,8 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
 use crate::kueue::{v1alpha1, v1beta1, v1beta2};
+use crate::older::Older;
 use crate::{appwrapper::v1beta2::AppWrapper, autoscaling::v1::ProvisioningRequest};
-
-pub(crate) use older::Older;
 
 /// Path of the conversion webhook.
 pub const CONVERT_PATH: &str = "/convert";

@@ -3,12 +3,16 @@
 //! It never talks to a cluster. `roadstead install` applies these objects; `deploy` renders the charts and the plain manifests
 //! from them, with placeholders where a chart has values.
 //!
-//! Reading order: [`values`] (the choices), [`objects`] (the objects for them), [`owned`] (the labels of our objects).
+//! Reading order: [`values`] (the choices), [`place`] (all of them made), [`objects`] (the objects), [`owned`] (the labels of our objects),
+//! [`visibility`] (the objects of the visibility API).
 
 pub mod objects;
 pub mod owned;
 pub(crate) mod people;
+pub mod place;
 pub mod values;
+pub mod visibility;
 
-pub use objects::{Group, Place, When, groups, manifests};
+pub use objects::{Group, When, groups, manifests};
+pub use place::Place;
 pub use values::{Refusal, Values};

@@ -23,6 +23,7 @@ pub mod autoscaling;
 pub mod kueue;
 
 pub mod crd;
+mod older;
 mod schema;
 
 pub mod config;

@@ -2,7 +2,7 @@
 //!
 //! Least privilege: no wildcard, no impersonation; Secrets only in the process's own namespace; of jobs only the kinds whose
 //! integration is on, and pods only if one of these needs them. `roadstead cluster join` creates the rights that a process has in
-//! other clusters; those for the visibility API are in [`crate::visibility`].
+//! other clusters; those for the visibility API are in [`crate::install`].
 //!
 //! *Source*: `spec/safety.md 6`.
 

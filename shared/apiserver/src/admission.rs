@@ -1,55 +1,20 @@
-//! Admission and conversion webhooks, called through a [`Caller`].
+//! Admission and conversion webhooks, called through a [`Caller`](crate::Caller).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::future::BoxFuture;
 use kube_cel::{AdmissionRequest, GroupVersionKind, GroupVersionResource, VapEvaluator, VapExpression};
 use serde_json::{Value, json};
 
+use crate::caller::WebhookCall;
 use crate::failure::Failure;
 use crate::json;
 use crate::kinds::{Conversion, Kind};
 use crate::request::Call;
 use crate::selector::Labels;
 use crate::server::Server;
-
-/// One call of a webhook.
-#[derive(Debug, Clone)]
-pub struct WebhookCall {
-    /// Where to: `https://host:port/path`, or `https://NAME.NAMESPACE.svc:PORT/path` for a service.
-    pub url: String,
-    /// Authorities by which the webhook's certificate is trusted, PEM; empty for the system's.
-    pub ca_bundle: Vec<u8>,
-    /// An `AdmissionReview` or a `ConversionReview`.
-    pub review: Value,
-    /// After this long the call has failed.
-    pub timeout: Duration,
-}
-
-/// Calls webhooks. A simulation routes to the handler in its own process; a server calls over HTTPS.
-pub trait Caller: Send + Sync + fmt::Debug {
-    /// The review with its response, or why there is none, in words.
-    fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>>;
-}
-
-/// A caller that calls no webhook: every call fails.
-#[derive(Debug, Clone, Copy)]
-pub struct Nobody;
-
-impl Caller for Nobody {
-    fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>> {
-        Box::pin(async move {
-            Err(format!(
-                "failed to call {}: this server calls no webhooks",
-                call.url
-            ))
-        })
-    }
-}
 
 /// The operation of an admission review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

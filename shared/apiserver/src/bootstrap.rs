@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::clock;
 use crate::json;
-use crate::server::Server;
-use crate::store::Key;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -37,19 +34,20 @@ fn people(verbs: &Value) -> Value {
     ])
 }
 
-pub(crate) fn fill(server: &Server) {
-    let now = clock::seconds(server.now());
-    let mut objects: Vec<(&str, Value)> = ["default", "kube-node-lease", "kube-public", "kube-system"]
-        .iter()
-        .map(|name| {
-            let object = json!({
-                "apiVersion": "v1", "kind": "Namespace",
-                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
-            });
-            ("namespaces", object)
-        })
-        .collect();
+/// The objects of a new cluster, each with its resource.
+pub(crate) fn objects() -> Vec<(&'static str, Value)> {
+    let mut objects: Vec<(&'static str, Value)> =
+        ["default", "kube-node-lease", "kube-public", "kube-system"]
+            .iter()
+            .map(|name| {
+                let object = json!({
+                    "apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                    "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+                });
+                ("namespaces", object)
+            })
+            .collect();
     for (name, value) in [
         ("system-cluster-critical", 2_000_000_000),
         ("system-node-critical", 2_000_001_000),
@@ -126,17 +124,5 @@ pub(crate) fn fill(server: &Server) {
             binding(name, groups),
         ));
     }
-    let mut state = server.state();
-    for (resource, mut object) in objects {
-        let name = json::text(&object, &["metadata", "name"]).to_owned();
-        let uid = state.uid();
-        json::set(&mut object, &["metadata", "uid"], uid);
-        json::set(&mut object, &["metadata", "creationTimestamp"], now.as_str());
-        let key = Key {
-            resource: resource.into(),
-            namespace: String::new(),
-            name,
-        };
-        state.store.put(key, object, "system:apiserver");
-    }
+    objects
 }

@@ -359,18 +359,6 @@ impl Failure {
         .with(json!({"causes": [{"message": message}]}))
     }
 
-    /// A configuration that does not fit the shape of its kind.
-    pub(crate) fn apply_typing(call: &crate::request::Call, message: &str) -> Self {
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): {message}",
-            call.path.namespace,
-            call.path.name,
-            call.kind.api_version(),
-            call.kind.kind
-        );
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
-    }
-
     /// An internal error without a `reason`, as a real server answers some.
     pub(crate) fn internal_plain(message: &str) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)

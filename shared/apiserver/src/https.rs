@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::{Host, Url};
 
-use crate::admission::{Caller, WebhookCall};
+use crate::caller::{Caller, WebhookCall};
 
 /// Bytes of one answer. A conversion may answer with a whole list.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;

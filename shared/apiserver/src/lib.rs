@@ -21,8 +21,10 @@
 //! ```
 
 mod admission;
+mod authenticate;
 mod bootstrap;
 mod builtin;
+mod caller;
 mod clock;
 mod collect;
 mod custom;
@@ -33,6 +35,7 @@ mod failure;
 mod https;
 mod json;
 mod kinds;
+mod list;
 mod listen;
 mod managed;
 mod names;
@@ -54,7 +57,7 @@ mod table;
 mod tokens;
 mod write;
 
-pub use admission::{Caller, Nobody, WebhookCall};
+pub use caller::{Caller, Nobody, WebhookCall};
 pub use clock::Clock;
 pub use collect::{COLLECTOR, Collected};
 pub use https::HttpsCaller;

@@ -1,7 +1,6 @@
 //! Get, list and watch.
 
 mod goes_on;
-mod list;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -17,12 +16,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use goes_on::Continue;
-pub(crate) use list::List;
 use watch::{Watcher, first_bookmark};
 
 use crate::failure::{About, Cause, Failure};
 use crate::json;
 use crate::kinds::{Conversion, Kind};
+use crate::list::List;
 use crate::request::{Call, Form};
 use crate::selector::{Fields, Labels};
 use crate::server::{Answer, Server};
@@ -223,7 +222,7 @@ impl Server {
     pub(crate) fn shape(&self, call: &Call, form: Form, object: Value) -> Value {
         match form {
             Form::Object => object,
-            Form::Partial => partial(&object),
+            Form::Partial => table::partial(&object),
             Form::Table => {
                 let version = object["metadata"]["resourceVersion"].clone();
                 let list = json!({"resourceVersion": version});
@@ -290,7 +289,7 @@ impl Server {
             }
             Form::Partial => json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": meta,
-                "items": objects.iter().map(partial).collect::<Vec<_>>(),
+                "items": objects.iter().map(table::partial).collect::<Vec<_>>(),
             }),
         };
         Ok(Answer::Json(StatusCode::OK, answer))
@@ -468,10 +467,6 @@ pub(crate) fn key_of(call: &Call, name: &str) -> Key {
         namespace: call.path.namespace.clone(),
         name: name.to_owned(),
     }
-}
-
-pub(crate) fn partial(object: &Value) -> Value {
-    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"]})
 }
 
 #[cfg(test)]

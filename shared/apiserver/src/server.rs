@@ -14,15 +14,15 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::admission::Caller;
-use crate::builtin;
+use crate::caller::{Caller, Nobody};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::kinds::Registry;
-use crate::read::List;
+use crate::list::List;
 use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
+use crate::{bootstrap, builtin, clock, json};
 
 mod asked;
 mod fork;
@@ -69,7 +69,7 @@ impl Options {
             seed,
             authorization: Authorization::Rbac,
             history_max: HISTORY_MAX,
-            caller: Arc::new(crate::admission::Nobody),
+            caller: Arc::new(Nobody),
         }
     }
 }
@@ -109,6 +109,22 @@ const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
 impl State {
+    /// Stores the objects that every new cluster has.
+    fn fill(&mut self, now: jiff::Timestamp) {
+        let now = clock::seconds(now);
+        for (resource, mut object) in bootstrap::objects() {
+            let name = json::text(&object, &["metadata", "name"]).to_owned();
+            json::set(&mut object, &["metadata", "uid"], self.uid());
+            json::set(&mut object, &["metadata", "creationTimestamp"], now.as_str());
+            let key = Key {
+                resource: resource.into(),
+                namespace: String::new(),
+                name,
+            };
+            self.store.put(key, object, "system:apiserver");
+        }
+    }
+
     /// A random UID (version 4).
     pub(crate) fn uid(&mut self) -> String {
         let mut bytes: [u8; 16] = self.random.random();
@@ -165,21 +181,20 @@ pub(crate) enum Answer {
 impl Server {
     /// A server with the namespaces, roles and priority classes that every cluster has.
     pub fn new(options: Options) -> Self {
-        let state = State {
+        let mut state = State {
             store: Store::new(options.history_max),
             registry: Registry::new(),
             tokens: Tokens::default(),
             random: ChaCha8Rng::seed_from_u64(options.seed),
             collected: None,
         };
-        let server = Self(Arc::new(Inner {
+        state.fill(options.clock.now());
+        Self(Arc::new(Inner {
             state: Mutex::new(state),
             bells: Mutex::default(),
             asked: OnceLock::new(),
             options,
-        }));
-        crate::bootstrap::fill(&server);
-        server
+        }))
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -426,10 +441,10 @@ const WARNINGS_MAX: usize = 20;
 pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Response<Body> {
     let json = "application/json";
     let (code, kind, body) = match answer {
-        Ok(Answer::Json(code, value)) => (code, json, full(crate::json::bytes(&value))),
-        Ok(Answer::Stored(code, value)) => (code, json, full(crate::json::bytes(&*value))),
-        Ok(Answer::List(list)) => (StatusCode::OK, json, full(crate::json::bytes(&list))),
-        Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(crate::json::bytes(&value))),
+        Ok(Answer::Json(code, value)) => (code, json, full(json::bytes(&value))),
+        Ok(Answer::Stored(code, value)) => (code, json, full(json::bytes(&*value))),
+        Ok(Answer::List(list)) => (StatusCode::OK, json, full(json::bytes(&list))),
+        Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(json::bytes(&value))),
         Ok(Answer::Bytes(kind, bytes)) => (StatusCode::OK, kind, full(bytes)),
         Ok(Answer::Text(code, text)) => (code, "text/plain; charset=utf-8", full(text)),
         Ok(Answer::Stream(body)) => (StatusCode::OK, json, body),

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use crate::json;
 use crate::kinds::Kind;
-use crate::read::partial;
 
 /// Whether the columns are sent; later answers of a watch leave them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -455,6 +454,11 @@ pub(crate) fn render(
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": definitions, "rows": rows,
     })
+}
+
+/// The metadata of an object, in the form in which clients ask for it alone.
+pub(crate) fn partial(object: &Value) -> Value {
+    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"]})
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The record of why a Workload waits, as the text of annotation `roadstead.dev/explanation`.
+//! Why a Workload waits: the manager's record, as the text of annotation `roadstead.dev/explanation`, and [`view`], what is shown of it.
 //!
 //! Invariant: the text has at most [`BYTES_MAX`] bytes. If it is too long, the messages of the workers are left out first, because users
 //! can find them elsewhere, then the last clusters.
@@ -8,6 +8,9 @@
 use jiff::Timestamp;
 use roadstead_core::dispatch::record::{Answered, Record};
 use serde::{Deserialize, Serialize};
+
+pub mod line;
+pub mod view;
 
 /// *Limit*: length of the text, in bytes.
 pub const BYTES_MAX: usize = 2048;

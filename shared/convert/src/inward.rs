@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as ApiCondition;
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
@@ -158,29 +159,32 @@ fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findin
     }
 }
 
-/// The status as stored.
-pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
+/// The conditions as stored.
+pub fn conditions(stored: &[ApiCondition]) -> Conditions {
     let mut conditions = Conditions::default();
-    for condition in &status.conditions {
-        let truth = match condition.status.as_str() {
+    for stored in stored {
+        let truth = match stored.status.as_str() {
             "True" => Truth::True,
             "False" => Truth::False,
             _ => Truth::Unknown,
         };
-        conditions.insert(
-            condition.type_.clone(),
-            Condition {
-                truth,
-                reason: condition.reason.clone().into(),
-                message: condition.message.clone(),
-                since: condition.last_transition_time.0,
-                observed_generation: condition.observed_generation,
-            },
-        );
+        let condition = Condition {
+            truth,
+            reason: stored.reason.clone().into(),
+            message: stored.message.clone(),
+            since: stored.last_transition_time.0,
+            observed_generation: stored.observed_generation,
+        };
+        conditions.insert(stored.type_.clone(), condition);
     }
+    conditions
+}
+
+/// The status as stored.
+pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     let count = |number: Option<i32>| number.and_then(|n| u32::try_from(n).ok());
     Status {
-        conditions,
+        conditions: conditions(&status.conditions),
         admission: status.admission.as_deref().map(admission),
         checks: status
             .admission_checks

@@ -29,7 +29,7 @@ pub use copies::{
     Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, member_reference, pod_sets,
     remote_workload, spec_drift, workload_for_job,
 };
-pub use inward::{asks_for_more, counted_workload, workload, workload_status};
+pub use inward::{asks_for_more, conditions, counted_workload, workload, workload_status};
 pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
 };

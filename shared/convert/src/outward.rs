@@ -343,26 +343,22 @@ pub fn cluster_queue_status(
     shares: Shares,
     now: Timestamp,
 ) -> Option<Value> {
-    let flavors = |totals: &[FlavorTotal]| -> Vec<api::FlavorUsage> {
-        let flavor = |total: &FlavorTotal| api::FlavorUsage {
+    let flavor = |total: &FlavorTotal| {
+        let resources = total.resources.iter().map(|r| api::ResourceUsage {
+            name: r.name.to_string(),
+            total: amount(&r.name, r.total),
+            borrowed: amount(&r.name, r.borrowed),
+        });
+        api::FlavorUsage {
             name: total.name.to_string(),
-            resources: total
-                .resources
-                .iter()
-                .map(|r| api::ResourceUsage {
-                    name: r.name.to_string(),
-                    total: amount(&r.name, r.total),
-                    borrowed: amount(&r.name, r.borrowed),
-                })
-                .collect(),
-        };
-        totals.iter().map(flavor).collect()
+            resources: resources.collect(),
+        }
     };
     let old = stored.status.clone().unwrap_or_default();
     let new = api::ClusterQueueStatus {
         conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
-        flavors_reservation: flavors(&report.reservation),
-        flavors_usage: flavors(&report.usage),
+        flavors_reservation: report.reservation.iter().map(flavor).collect(),
+        flavors_usage: report.usage.iter().map(flavor).collect(),
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
@@ -390,25 +386,21 @@ pub fn local_queue_status(
     report: &LocalQueueReport,
     now: Timestamp,
 ) -> Option<Value> {
-    let flavors = |totals: &[FlavorTotal]| -> Vec<api::LocalQueueFlavorUsage> {
-        let flavor = |total: &FlavorTotal| api::LocalQueueFlavorUsage {
+    let flavor = |total: &FlavorTotal| {
+        let resources = total.resources.iter().map(|r| api::LocalQueueResourceUsage {
+            name: r.name.to_string(),
+            total: amount(&r.name, r.total),
+        });
+        api::LocalQueueFlavorUsage {
             name: total.name.to_string(),
-            resources: total
-                .resources
-                .iter()
-                .map(|r| api::LocalQueueResourceUsage {
-                    name: r.name.to_string(),
-                    total: amount(&r.name, r.total),
-                })
-                .collect(),
-        };
-        totals.iter().map(flavor).collect()
+            resources: resources.collect(),
+        }
     };
     let old = stored.status.clone().unwrap_or_default();
     let new = api::LocalQueueStatus {
         conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
-        flavors_reservation: flavors(&report.reservation),
-        flavors_usage: flavors(&report.usage),
+        flavors_reservation: report.reservation.iter().map(flavor).collect(),
+        flavors_usage: report.usage.iter().map(flavor).collect(),
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),

@@ -15,7 +15,8 @@ use roadstead_core::queue::{
     Fungibility, FungibilityPolicy, LocalQueue, PreemptionPolicy, Quota, Reclaim, ResourceGroup, Selector,
     StopPolicy, Strategy, UsageOrder, Weight, WithinClusterQueue,
 };
-use roadstead_core::workload::{Operator, Requirement, Taint, Toleration};
+use roadstead_core::taint::{Taint, Toleration};
+use roadstead_core::workload::{Operator, Requirement};
 
 /// A ClusterQueue. A malformed quota counts as zero (the schema refuses it before it is stored).
 pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
@@ -282,8 +283,8 @@ pub(crate) fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-fn effect(name: &str) -> Option<roadstead_core::workload::Effect> {
-    use roadstead_core::workload::Effect;
+fn effect(name: &str) -> Option<roadstead_core::taint::Effect> {
+    use roadstead_core::taint::Effect;
     Some(match name {
         "NoSchedule" => Effect::NoSchedule,
         "PreferNoSchedule" => Effect::PreferNoSchedule,

@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use roadstead_core::requests::{self, Amounts, Container, Place, Resources};
-use roadstead_core::workload::{AffinityTerm, Requirement, Toleration};
+use roadstead_core::taint::Toleration;
+use roadstead_core::workload::{AffinityTerm, Requirement};
 use serde_json::{Map, Value};
 
 use crate::queues::{operator, toleration};

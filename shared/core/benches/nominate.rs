@@ -9,16 +9,16 @@ use divan::Bencher;
 use jiff::Timestamp;
 use roadstead_core::amount::Amount;
 use roadstead_core::fair::{Contender, Tournament};
-use roadstead_core::hierarchy::{Forest, NodeId};
+use roadstead_core::ground::{Footprint, Ground};
+use roadstead_core::hierarchy::NodeId;
 use roadstead_core::holders::{Holder, Holders};
 use roadstead_core::name::{FlavorName, Key};
-use roadstead_core::nominate::{
-    CompiledQueue, Grounds, Head, Mode, Nomination, PreemptionRules, Rules, Switch, nominate,
-};
+use roadstead_core::nominate::{CompiledQueue, Facts, Head, Mode, Nomination, nominate};
 use roadstead_core::queue::{
     ClusterQueue, Flavor, FlavorQuota, FungibilityPolicy, PreemptionPolicy, Quota, Reclaim, ResourceGroup,
     Selector, StopPolicy, Strategy, UsageOrder, Weight, WithinClusterQueue,
 };
+use roadstead_core::rules::{PreemptionRules, Rules, Switch};
 use roadstead_core::status::Status;
 use roadstead_core::workload::{PodSet, Workload};
 
@@ -72,7 +72,7 @@ fn queue(name: String, cohort: String, cores: i64) -> ClusterQueue {
 }
 
 struct World {
-    forest: Forest,
+    ground: Ground,
     holders: Holders,
     flavors: BTreeMap<FlavorName, Flavor>,
     rules: Rules,
@@ -83,7 +83,7 @@ struct World {
 
 /// All but the first queue of each cohort borrow what belongs to the first; each flavor is full to the last unit.
 fn world(cohorts: usize, queues: usize, rules: PreemptionRules) -> World {
-    let mut forest = Forest::default();
+    let mut ground = Ground::default();
     let mut holders = Holders::default();
     let per_queue = HOLDERS / cohorts / queues;
     let mut asker = None;
@@ -92,8 +92,8 @@ fn world(cohorts: usize, queues: usize, rules: PreemptionRules) -> World {
         for index in 0..queues {
             let cores = i64::try_from(per_queue - per_queue / queues).unwrap();
             let queue = queue(format!("q{cohort}-{index}"), format!("c{cohort}"), cores);
-            let compiled = CompiledQueue::of(&mut forest, &queue);
-            let node = forest.put_queue(&queue);
+            let compiled = CompiledQueue::of(&mut ground, &queue);
+            let node = ground.put_queue(&queue);
             if asker.is_none() {
                 asker = Some((compiled, node));
             }
@@ -101,19 +101,13 @@ fn world(cohorts: usize, queues: usize, rules: PreemptionRules) -> World {
             for flavor in ["small", "large"] {
                 let pairs: Vec<_> = ["cpu", "memory"]
                     .iter()
-                    .map(|resource| {
-                        forest
-                            .known_pair(&flavor.into(), &(*resource).into())
-                            .expect("known")
-                    })
+                    .map(|resource| ground.pair(&flavor.into(), &(*resource).into()))
                     .collect();
                 for _ in 0..holding {
                     taken += 1;
                     let mut usage: Vec<_> = pairs.iter().map(|pair| (*pair, 2_i128)).collect();
                     usage.sort_unstable();
-                    for (pair, value) in &usage {
-                        forest.add(node, *pair, *value);
-                    }
+                    ground.take(Footprint::of(node, &usage));
                     holders.insert(Holder {
                         key: Key::new("ns", format!("h{taken}")),
                         uid: format!("uid-{taken}").into(),
@@ -142,7 +136,7 @@ fn world(cohorts: usize, queues: usize, rules: PreemptionRules) -> World {
         (flavor.name.clone(), flavor)
     });
     World {
-        forest,
+        ground,
         holders,
         flavors: flavors.into(),
         rules: Rules {
@@ -189,8 +183,8 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
 }
 
 fn ask(world: &mut World, workload: &Workload) -> Nomination {
-    let mut grounds = Grounds {
-        forest: &mut world.forest,
+    let mut facts = Facts {
+        ground: &mut world.ground,
         holders: &world.holders,
         flavors: &world.flavors,
         rules: &world.rules,
@@ -203,7 +197,7 @@ fn ask(world: &mut World, workload: &Workload) -> Nomination {
         queue_time: at(0),
         progress: None,
     };
-    nominate(&mut grounds, &head, None)
+    nominate(&mut facts, &head, None)
 }
 
 fn measure(bencher: Bencher<'_, '_>, mut world: World, requests: &[(&str, i64)], expect: Mode) {
@@ -220,13 +214,12 @@ fn measure(bencher: Bencher<'_, '_>, mut world: World, requests: &[(&str, i64)],
 fn fits(bencher: Bencher<'_, '_>) {
     let mut world = world(100, QUEUES_PER_COHORT, PreemptionRules::Classical);
     let other = world
-        .forest
+        .ground
+        .quotas()
         .queue(&"q0-1".into())
         .expect("there is another queue");
     for holder in world.holders.of(other) {
-        for (pair, value) in &holder.usage {
-            world.forest.remove(other, *pair, *value);
-        }
+        world.ground.give(holder.footprint());
     }
     measure(
         bencher,
@@ -268,7 +261,7 @@ fn finds_nobody_to_preempt(bencher: Bencher<'_, '_>) {
     world.asker = {
         let mut queue = queue("q0-0".to_owned(), "c0".to_owned(), 99);
         queue.preemption.reclaim_within_cohort = Reclaim::LowerPriority;
-        CompiledQueue::of(&mut world.forest, &queue)
+        CompiledQueue::of(&mut world.ground, &queue)
     };
     world.priority = 0;
     measure(bencher, world, &[("cpu", 1), ("memory", 1)], Mode::NoCandidates);
@@ -277,11 +270,11 @@ fn finds_nobody_to_preempt(bencher: Bencher<'_, '_>) {
 /// A whole tournament of a thousand heads in one cohort.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn tournament_of_1000_heads(bencher: Bencher<'_, '_>) {
-    let mut forest = Forest::default();
+    let mut ground = Ground::default();
     let contenders: Vec<Contender> = (0..1_000)
         .map(|index| {
-            let node = forest.put_queue(&queue(format!("q{index}"), "c".to_owned(), 1));
-            let pair = forest.known_pair(&"small".into(), &"cpu".into()).expect("known");
+            let node = ground.put_queue(&queue(format!("q{index}"), "c".to_owned(), 1));
+            let pair = ground.pair(&"small".into(), &"cpu".into());
             Contender {
                 node,
                 usage: vec![(pair, i128::try_from(index % 7 + 1).unwrap())],
@@ -297,7 +290,7 @@ fn tournament_of_1000_heads(bencher: Bencher<'_, '_>) {
     bencher
         .with_inputs(|| contenders.clone())
         .bench_local_values(|contenders| {
-            let mut tournament = Tournament::new(&forest, contenders);
-            std::iter::from_fn(|| tournament.next(&mut forest, &rules)).count()
+            let mut tournament = Tournament::new(&ground, contenders);
+            std::iter::from_fn(|| tournament.next(&mut ground, &rules)).count()
         });
 }

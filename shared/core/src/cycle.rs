@@ -6,7 +6,6 @@
 //! quota that was only claimed is given back when the round ends.
 //! *Source*: `spec/admission-engine.md 2`.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use jiff::Timestamp;
@@ -15,17 +14,18 @@ use crate::condition::Truth;
 use crate::name::{ClusterQueueName, Key, Uid};
 use crate::preempt::PreemptReason;
 use crate::queue::StopPolicy;
-use crate::state::workloads::{local_key, may_queue};
-use crate::state::{ClusterId, Eviction, Pace, Place, Record, State, Told, WorkloadId};
+use crate::reason::Reason;
+use crate::state::workloads::local_key;
+use crate::state::{Eviction, Pace, Place, Record, State, Told};
 use crate::status::Admission;
+use crate::table::{ClusterId, WorkloadId};
 use crate::workload::Workload;
 
 mod claims;
+mod head;
 mod process;
-mod reason;
 mod round;
-
-pub use reason::{PendingReason, Reason};
+mod scratch;
 
 /// *Limit*: heads tried in one call (and the rest of the last round), so that events never wait long;
 /// [`State::has_work`] tells whether some are left.
@@ -93,23 +93,6 @@ impl Decision {
     }
 }
 
-/// Counts of what happened in cycles. *Source*: `spec/admission-engine.md 8`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CycleOutcome {
-    /// Rounds in which a workload got quota (`admission_attempts_total`, result `success`).
-    pub successes: u64,
-    /// Rounds in which no workload got quota (result `inadmissible`).
-    pub failures: u64,
-    /// Heads tried.
-    pub heads: u64,
-    /// Heads that were not served because their victims were taken, in the last round of each queue that was tried
-    /// (`admission_cycle_preemption_skips`).
-    pub preemption_skips: BTreeMap<ClusterQueueName, u64>,
-    /// Nominations that were computed again because their victims were taken: with and without success
-    /// (`preemption_target_recomputations_total`).
-    pub recomputations: BTreeMap<ClusterQueueName, (u64, u64)>,
-}
-
 impl State {
     /// Decides which pending workloads get quota. Before [`crate::state::Event::Synced`] it decides nothing; see also [`State::has_work`].
     pub fn cycle(&mut self, now: Timestamp) -> Vec<Decision> {
@@ -136,11 +119,6 @@ impl State {
         self.tell_bypassed(&mut decisions);
         self.explain_some(&mut decisions);
         decisions
-    }
-
-    /// The counts since the last call.
-    pub fn take_outcome(&mut self) -> CycleOutcome {
-        std::mem::take(&mut self.outcome)
     }
 
     /// The next ready queue after the one that had its turn last.
@@ -247,7 +225,7 @@ impl State {
         if workload.is_finished() || workload.has_quota() {
             return None;
         }
-        if !may_queue(workload) {
+        if !workload.may_queue() {
             let told = workload.is_gated() && workload.active && !workload.deleting;
             return told.then(|| Reason::Gated(workload.gated_by.clone()));
         }

@@ -71,8 +71,10 @@ pub enum RemoteAction {
     DeleteWorkload,
     /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
     StripFinalizer,
-    /// Create the job; of a group the missing copies, and delete the copies without a member. Bring a running copy up to date.
+    /// Create the job; of a group the missing copies, and delete the copies without a member.
     CreateJob,
+    /// Bring to the copies what the objects of the job got after they were sent.
+    UpdateJob,
     /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
     DeleteJob,
     /// Copy priority class and priority onto the copy.
@@ -367,8 +369,10 @@ impl<'a> Pass<'a> {
         if current.is_some() && !self.awaits_verdict(winner, copies) {
             self.mirror_from(winner);
         }
-        if current.is_some_and(|job| job.twins == Twins::All || job.finished) {
-            return;
+        match current {
+            Some(job) if job.finished || job.twins == Twins::All => return,
+            Some(job) if job.twins == Twins::Outdated => return self.act(winner, RemoteAction::UpdateJob),
+            Some(_) | None => {}
         }
         if let Some(job) = copies.our_job().filter(|_| current.is_none()) {
             // A job of an earlier dispatch is in the way of this one's.

@@ -1,7 +1,7 @@
 //! The order in which the heads of one cycle are processed.
 //!
 //! With fair sharing, heads play a [`Tournament`] from the leaves to the root of their tree; without, they are sorted by
-//! [`classical_order`]. Invariant: the order depends on the heads and the forest only. Where the rules leave it open, the order in which
+//! [`classical_order`]. Invariant: the order depends on the heads and the ground only. Where the rules leave it open, the order in which
 //! the heads are given decides. *Source*: `spec/admission-engine.md 2.8.2, 2.10`.
 
 use std::cmp::{Ordering, Reverse};
@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId, Share};
-use crate::nominate::{Rules, Switch};
+use crate::ground::{Footprint, Ground};
+use crate::hierarchy::{Exact, FlavorResource, NodeId, Share};
+use crate::rules::{Rules, Switch};
 
 /// A nominated head, reduced to what its turn depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +85,13 @@ struct Standing {
 }
 
 impl Tournament {
-    /// Takes the heads of a cycle. The forest must not change its shape until the tournament is over.
-    pub fn new(forest: &Forest, contenders: Vec<Contender>) -> Self {
+    /// Takes the heads of a cycle. The trees of queues must not change until the tournament is over.
+    pub fn new(ground: &Ground, contenders: Vec<Contender>) -> Self {
         let mut trees: Vec<(NodeId, Vec<usize>)> = Vec::new();
         let mut places: BTreeMap<NodeId, usize> = BTreeMap::new();
         let mut entries = Vec::with_capacity(contenders.len());
         for (index, contender) in contenders.into_iter().enumerate() {
-            let mut path: Vec<NodeId> = forest.path(contender.node).collect();
+            let mut path: Vec<NodeId> = ground.quotas().path(contender.node).collect();
             let root = path.pop().unwrap_or(contender.node);
             let place = *places.entry(root).or_insert(trees.len());
             match trees.get_mut(place) {
@@ -115,22 +116,22 @@ impl Tournament {
     ///
     /// Between two calls the caller may add or remove usage of the last winner's ClusterQueue; other changes of usage must be reported with
     /// [`Tournament::changed`].
-    pub fn next(&mut self, forest: &mut Forest, rules: &Rules) -> Option<usize> {
+    pub fn next(&mut self, ground: &mut Ground, rules: &Rules) -> Option<usize> {
         let (root, mut members) = self.trees.pop()?;
-        let winner = self.play(forest, rules, &members)?;
+        let winner = self.play(ground, rules, &members)?;
         members.retain(|index| *index != winner);
         if !members.is_empty() {
             self.trees.push((root, members));
         }
         if let Some(node) = self.entries.get(winner).map(|entry| entry.contender.node) {
-            self.changed(forest, node);
+            self.changed(ground, node);
         }
         Some(winner)
     }
 
     /// Usage of a ClusterQueue changed: what was computed for it and its ancestors is no longer valid.
-    pub fn changed(&mut self, forest: &Forest, node: NodeId) {
-        let path: Vec<NodeId> = forest.path(node).collect();
+    pub fn changed(&mut self, ground: &Ground, node: NodeId) {
+        let path: Vec<NodeId> = ground.quotas().path(node).collect();
         let root = path.last().copied();
         let Some((_, members)) = self.trees.iter().find(|(at, _)| Some(*at) == root) else {
             return;
@@ -148,10 +149,10 @@ impl Tournament {
         }
     }
 
-    fn play(&mut self, forest: &mut Forest, rules: &Rules, members: &[usize]) -> Option<usize> {
+    fn play(&mut self, ground: &mut Ground, rules: &Rules, members: &[usize]) -> Option<usize> {
         for index in members {
             if let Some(entry) = self.entries.get_mut(*index) {
-                entry.refresh(forest);
+                entry.refresh(ground);
             }
         }
         self.champion(rules, members, 0)
@@ -236,28 +237,25 @@ impl Entry {
     }
 
     /// Computes the standings that are missing.
-    fn refresh(&mut self, forest: &mut Forest) {
+    fn refresh(&mut self, ground: &mut Ground) {
         if self.shares.iter().all(|(_, standing)| standing.is_some()) {
             return;
         }
-        let node = self.contender.node;
-        for (pair, value) in &self.contender.usage {
-            forest.add(node, *pair, *value);
-        }
+        let footprint = Footprint::of(self.contender.node, &self.contender.usage);
+        ground.take(footprint);
+        let quotas = ground.quotas();
         for (at, standing) in self.shares.iter_mut().filter(|(_, s)| s.is_none()) {
             let borrows = self
                 .contender
                 .usage
                 .iter()
-                .any(|(pair, value)| *value > 0 && forest.borrows(*at, *pair));
+                .any(|(pair, value)| *value > 0 && quotas.borrows(*at, *pair));
             *standing = Some(Standing {
                 borrows,
-                share: forest.share(*at),
+                share: quotas.share(*at),
             });
         }
-        for (pair, value) in &self.contender.usage {
-            forest.remove(node, *pair, *value);
-        }
+        ground.give(footprint);
     }
 }
 

@@ -1,24 +1,13 @@
-//! Which flavors suit a pod set, and which of them it gets.
+//! Which flavors suit a pod set, and what a refusal means.
 //!
-//! The search itself is in [`assign`]; sentences are made only for what does not fit. *Source*: `spec/admission-engine.md 2.5`.
+//! The search for the flavors that a workload gets is a part of [`nominate`](crate::nominate). *Source*: `spec/admission-engine.md 2.5`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::FlavorName;
 use crate::queue::Flavor;
-use crate::workload::{AffinityTerm, Effect, PodSet, Taint, Toleration};
-
-pub(crate) mod assign;
-
-/// What to do with a requested resource that no group of the queue covers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Undeclared {
-    /// Refuse the workload (`BlockUndeclared`).
-    #[default]
-    Refuse,
-    /// Treat it as not requested (`IgnoreUndeclared`).
-    Ignore,
-}
+use crate::taint::{Effect, Taint, Toleration};
+use crate::workload::{AffinityTerm, PodSet};
 
 /// Why a workload was refused, from least to most severe. *Source*: `spec/admission-engine.md 2.5.6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +31,7 @@ pub enum Remedy {
 
 /// Whether the nodes of a flavor accept the pods of a pod set; else the reason. `keys`: the label keys that the flavors of the resource
 /// group define. *Source*: `spec/admission-engine.md 2.5.2`.
-fn suits<'k>(
+pub(crate) fn suits<'k>(
     flavors: &BTreeMap<FlavorName, Flavor>,
     name: &FlavorName,
     pod_set: &PodSet,

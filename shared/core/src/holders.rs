@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::ground::Footprint;
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::name::{Key, Uid};
 
@@ -69,6 +70,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// What it takes up.
+    pub fn footprint(&self) -> Footprint<'_> {
+        Footprint::of(self.node, &self.usage)
+    }
+
     /// Whether it holds any of these pairs.
     pub fn uses(&self, pairs: &[FlavorResource]) -> bool {
         self.usage
@@ -119,7 +125,7 @@ impl PartialEq for Listed {
 
 impl Eq for Listed {}
 
-/// All holders. The amounts that they hold are counted in the [`crate::hierarchy::Forest`]; the caller changes both together.
+/// All holders. The amounts that they hold are counted in the [`crate::ground::Ground`]; the caller changes both together.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     by_uid: BTreeMap<Uid, Arc<Holder>>,

@@ -220,9 +220,11 @@ impl Grant {
         }
     }
 
-    /// The renewal that was sent at `sent` is stored.
-    pub fn renewed(&mut self, sent: Moment, terms: Terms) {
-        self.starts_until = sent.plus(terms.starts_for());
+    /// The renewal that was sent last is stored.
+    pub fn renewed(&mut self) {
+        if let Some((sent, terms)) = self.sent.last() {
+            self.starts_until = sent.plus(terms.starts_for());
+        }
     }
 
     /// The tenure at `now`. A worker whose lease has lapsed stops what it is given.

@@ -5,10 +5,10 @@
 //! reason.
 //!
 //! Reading order: [`name`] and [`amount`] (the basic types), [`condition`] and [`status`] (what a Workload's status says; [`words`]: how
-//! long it may be), [`workload`] and [`queue`] (requests and configuration). Then the decisions about admission: [`quota`], [`requests`]
-//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
+//! long it may be), [`workload`] with [`taint`], and [`queue`] (requests and configuration), [`rules`] (the administrator's gates). Then the decisions about admission: [`quota`], [`requests`]
+//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`ground`] (what fits), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
 //! [`preempt`] (what one workload would get, and at whose cost), [`fair`] (the order), [`pending`] (the queue), [`state`] (everything
-//! known), [`cycle`] (the decision), [`afs`] (past usage), [`report`].
+//! known, by the numbers of [`table`] and [`class`]), [`cycle`] (the decision, and its [`reason`]), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
@@ -37,6 +37,7 @@ pub mod amount;
 pub mod ancestry;
 pub mod appwrapper;
 pub mod check;
+pub mod class;
 pub mod cluster;
 pub mod condition;
 pub mod dispatch;
@@ -53,18 +54,23 @@ pub mod quantity;
 pub mod queue;
 pub mod requests;
 pub mod retry;
+pub mod rules;
 pub mod status;
+pub mod table;
+pub mod taint;
 pub mod words;
 pub mod workload;
 
 pub mod cycle;
 pub mod fair;
 pub mod flavor;
+pub mod ground;
 pub mod hierarchy;
 pub mod holders;
 pub mod nominate;
 pub mod pending;
 pub mod preempt;
 pub mod quota;
+pub mod reason;
 pub mod report;
 pub mod state;

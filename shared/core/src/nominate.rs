@@ -1,6 +1,6 @@
-//! One head against the present forest: which flavors it would get, and which workloads it would have to preempt for that.
+//! One head against the present ground: which flavors it would get, and which workloads it would have to preempt for that.
 //!
-//! Invariant: the forest is left as it was found; the same input gives the same nomination.
+//! Invariant: the ground is left as it was found; the same input gives the same nomination.
 //! *Source*: `spec/admission-engine.md 2.5 to 2.9`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,29 +8,29 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::flavor::assign::{Assigner, mode_of};
 use crate::flavor::{Category, Remedy};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::{Footprint, Ground};
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{FlavorName, Uid};
 use crate::preempt::Target;
 use crate::queue::Flavor;
+use crate::rules::{Rules, Switch};
 use crate::status::Assignment;
 use crate::workload::{PodSet, Workload};
 
+mod assign;
 mod compiled;
-mod rules;
 
+use assign::{Assigner, mode_of};
 pub use compiled::CompiledQueue;
-pub(crate) use compiled::{CompiledFlavor, CompiledGroup};
-pub use rules::{FairStrategy, PreemptionRules, Rules, Switch};
 
 /// The facts around a head.
 #[derive(Debug)]
-pub struct Grounds<'a> {
-    /// Quotas and usage; changed during a search and left as found.
-    pub forest: &'a mut Forest,
-    /// The workloads that hold quota; their usage must be counted in the forest.
+pub struct Facts<'a> {
+    /// The room there is, and what of it is taken; changed during a search and left as found.
+    pub ground: &'a mut Ground,
+    /// The workloads that hold quota; what they hold must be taken in the ground.
     pub holders: &'a Holders,
     /// All flavors that exist.
     pub flavors: &'a BTreeMap<FlavorName, Flavor>,
@@ -53,7 +53,7 @@ pub struct Head<'a> {
     /// Its place in queue order.
     pub queue_time: Timestamp,
     /// The progress of the previous attempt. The caller decides whether it still counts. It does not when the class of the workload
-    /// changed. It does when it is at most one cycle old. Otherwise it counts as long as [`Forest::generation`] of the node equals
+    /// changed. It does when it is at most one cycle old. Otherwise it counts as long as [`Forest::generation`](crate::hierarchy::Forest::generation) of the node equals
     /// [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
     pub progress: Option<&'a Progress>,
 }
@@ -99,7 +99,7 @@ pub struct Refusal {
 /// How far the search went through the flavors. *Source*: `spec/admission-engine.md 2.5.5`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// [`Forest::generation`] of the queue when the search was made.
+    /// [`Forest::generation`](crate::hierarchy::Forest::generation) of the queue when the search was made.
     pub generation: u64,
     /// By index of pod set and of resource group: the flavor that was tried last. Only where flavors are left to try.
     pub(crate) tried: Vec<(usize, usize, usize)>,
@@ -147,40 +147,25 @@ pub struct Nomination {
 }
 
 /// Finds out what a head would get and which workloads it would have to preempt.
-pub fn nominate(
-    grounds: &mut Grounds<'_>,
-    head: &Head<'_>,
-    restriction: Option<&Restriction<'_>>,
-) -> Nomination {
+pub fn nominate(facts: &mut Facts<'_>, head: &Head<'_>, restriction: Option<&Restriction<'_>>) -> Nomination {
     let Restriction { pinned, gone } = restriction.copied().unwrap_or_default();
-    for holder in gone {
-        for (pair, value) in &holder.usage {
-            grounds.forest.remove(holder.node, *pair, *value);
-        }
-    }
     let excluded: BTreeSet<Uid> = gone.iter().map(|holder| holder.uid.clone()).collect();
-    let mut assigner = Assigner {
-        forest: grounds.forest,
-        holders: grounds.holders,
-        flavors: grounds.flavors,
-        rules: grounds.rules,
-        head,
-        pinned,
-        gone: &excluded,
-        memo: Vec::new(),
-    };
-    let mut nomination = largest(&mut assigner);
-    for holder in gone {
-        for (pair, value) in &holder.usage {
-            grounds.forest.add(holder.node, *pair, *value);
-        }
-    }
+    let footprints = gone.iter().map(|holder| holder.footprint());
+    let mut nomination = facts.ground.without(footprints, |ground| {
+        largest(&mut Assigner {
+            ground,
+            holders: facts.holders,
+            flavors: facts.flavors,
+            rules: facts.rules,
+            head,
+            pinned,
+            gone: &excluded,
+            memo: Vec::new(),
+        })
+    });
     nomination.fits_only_with_gone = nomination.mode == Mode::Fit
         && !gone.is_empty()
-        && !nomination
-            .usage
-            .iter()
-            .all(|(pair, value)| grounds.forest.fits(head.node, *pair, *value));
+        && !facts.ground.fits(Footprint::of(head.node, &nomination.usage));
     nomination
 }
 

@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::afs::Score;
+use crate::class::ClassId;
 use crate::flavor::Category;
 use crate::hierarchy::{Exact, FlavorResource};
 use crate::name::Uid;
-pub use crate::state::{ClassId, LocalId, WorkloadId};
+use crate::table::{LocalId, WorkloadId};
 use crate::workload::Workload;
 
 /// The time that orders workloads that were evicted because their pods were not ready in time.
@@ -74,22 +75,37 @@ impl AgeRule {
     }
 }
 
-/// The place of a workload in the order; smaller comes first. *Source*: `spec/admission-engine.md 1.2`.
+/// When a workload has its turn; smaller comes first. *Source*: `spec/admission-engine.md 1.2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
+pub struct Turn {
     priority: Reverse<i64>,
     since: Timestamp,
     uid: Uid,
+}
+
+impl Turn {
+    /// The turn of a workload.
+    pub fn of(workload: &Workload, age: AgeRule) -> Self {
+        Self {
+            priority: Reverse(workload.effective_priority()),
+            since: age.queue_time(workload),
+            uid: workload.uid.clone(),
+        }
+    }
+}
+
+/// The turn of a workload of a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    turn: Turn,
     id: WorkloadId,
 }
 
 impl Rank {
-    /// The rank of a workload with this effective priority.
-    pub fn of(id: WorkloadId, workload: &Workload, priority: i64, age: AgeRule) -> Self {
+    /// The rank of a workload.
+    pub fn of(id: WorkloadId, workload: &Workload, age: AgeRule) -> Self {
         Self {
-            priority: Reverse(priority),
-            since: age.queue_time(workload),
-            uid: workload.uid.clone(),
+            turn: Turn::of(workload, age),
             id,
         }
     }
@@ -101,12 +117,12 @@ impl Rank {
 
     /// Its queue-order timestamp.
     pub const fn since(&self) -> Timestamp {
-        self.since
+        self.turn.since
     }
 
     /// Its effective priority.
     pub const fn priority(&self) -> i64 {
-        self.priority.0
+        self.turn.priority.0
     }
 }
 

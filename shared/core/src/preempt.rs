@@ -1,7 +1,7 @@
 //! The choice of workloads to preempt so that another workload fits.
 //!
 //! Two searches, [`classical`] and [`fair`], share the notion of a candidate. Both walk lists that are already in order, skip subtrees that
-//! do not borrow, and stop as soon as the preemptor fits. Invariants: the forest is left as it was found; without any one of the victims
+//! do not borrow, and stop as soon as the preemptor fits. Invariants: the ground is left as it was found; without any one of the victims
 //! the preemptor would not fit. *Source*: `spec/admission-engine.md 2.7, 2.8.3, 2.12`.
 
 use std::collections::BTreeSet;
@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, Holders, Line};
 use crate::name::Uid;
-use crate::nominate::{PreemptionRules, Rules};
 use crate::queue::{PreemptionPolicy, Reclaim, WithinClusterQueue};
+use crate::rules::{PreemptionRules, Rules};
 
 mod classical;
 mod fair;
@@ -66,7 +67,7 @@ pub struct Target {
 /// The message of conditions `Evicted` and `Preempted` of a victim. Unknown parts are shown as `UNKNOWN`. *Source*:
 /// `spec/admission-engine.md 2.12`.
 pub fn preemption_message(
-    forest: &Forest,
+    quotas: &Forest,
     preemptor: Option<&Uid>,
     job: Option<&Uid>,
     node: NodeId,
@@ -84,14 +85,14 @@ pub fn preemption_message(
         known(preemptor),
         known(job),
         target.reason.why(),
-        forest.path_text(node),
-        forest.path_text(target.holder.node),
+        quotas.path_text(node),
+        quotas.path_text(target.holder.node),
     )
 }
 
 /// The preemptor, and the facts for the search of victims.
 pub(crate) struct Search<'a> {
-    pub(crate) forest: &'a mut Forest,
+    pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) rules: &'a Rules,
     /// The policy of the preemptor's queue.
@@ -126,18 +127,14 @@ impl Search<'_> {
     /// Victims whose removal makes `usage` (sorted) fit, none of them superfluous. Empty when there is no such set, or when it fits
     /// already.
     pub(crate) fn targets(&mut self, usage: &[(FlavorResource, Exact)]) -> Found {
-        let contested: Vec<FlavorResource> = usage
-            .iter()
-            .filter(|(pair, value)| !self.forest.fits(self.node, *pair, *value))
-            .map(|(pair, _)| *pair)
-            .collect();
+        let contested = self.ground.contested(Footprint::of(self.node, usage));
         if contested.is_empty() {
             return Found::default();
         }
         let rules = self.rules;
         match &rules.preemption {
             // Why: a queue that is alone in its tree shares with no other.
-            PreemptionRules::FairSharing { strategies } if self.forest.parent(self.node).is_some() => {
+            PreemptionRules::FairSharing { strategies } if self.quotas().parent(self.node).is_some() => {
                 fair::targets(self, usage, &contested, strategies)
             }
             PreemptionRules::FairSharing { .. } | PreemptionRules::Classical => {
@@ -147,21 +144,19 @@ impl Search<'_> {
     }
 
     fn fits(&self, usage: &[(FlavorResource, Exact)]) -> bool {
-        usage
-            .iter()
-            .all(|(pair, value)| self.forest.fits(self.node, *pair, *value))
+        self.ground.fits(Footprint::of(self.node, usage))
+    }
+
+    const fn quotas(&self) -> &Forest {
+        self.ground.quotas()
     }
 
     fn add(&mut self, holder: &Holder) {
-        for (pair, value) in &holder.usage {
-            self.forest.add(holder.node, *pair, *value);
-        }
+        self.ground.take(holder.footprint());
     }
 
     fn remove(&mut self, holder: &Holder) {
-        for (pair, value) in &holder.usage {
-            self.forest.remove(holder.node, *pair, *value);
-        }
+        self.ground.give(holder.footprint());
     }
 
     /// The test of victims in the preemptor's own queue; `None` when its policy allows none.
@@ -200,7 +195,7 @@ impl Search<'_> {
 
     /// Whether the node uses more than its own quota of any of these pairs.
     fn borrows(&self, node: NodeId, pairs: &[FlavorResource]) -> bool {
-        pairs.iter().any(|pair| self.forest.borrows(node, *pair))
+        pairs.iter().any(|pair| self.quotas().borrows(node, *pair))
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::amount::Amount;
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
-use crate::workload::{Requirement, Taint, Toleration};
+use crate::taint::{Taint, Toleration};
+use crate::workload::Requirement;
 
 /// A ClusterQueue as core sees it. *Source*: `spec/api.md API-2.1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,4 +293,15 @@ pub struct Check {
     pub controller: String,
     /// Whether condition `Active` is True.
     pub active: bool,
+}
+
+/// A queue or cohort whose report may have changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QueueRef {
+    /// A ClusterQueue.
+    Cluster(ClusterQueueName),
+    /// A LocalQueue.
+    Local(Key),
+    /// A Cohort.
+    Cohort(CohortName),
 }

@@ -4,6 +4,7 @@
 //! always restores the earlier sums.
 
 use crate::amount::Amount;
+use crate::ground::Ground;
 use crate::hierarchy::{Exact, FlavorResource, Forest};
 use crate::name::{FlavorName, ResourceName};
 use crate::status::Admission;
@@ -13,7 +14,7 @@ use crate::workload::Workload;
 pub type Amounts = Vec<(FlavorResource, Exact)>;
 
 /// The amounts that a reservation holds; reclaimable pods no longer count. *Source*: `spec/admission-engine.md 4.6`.
-pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> Amounts {
+pub fn held(ground: &mut Ground, admission: &Admission, workload: &Workload) -> Amounts {
     let mut held = Amounts::new();
     for assignment in &admission.pod_sets {
         let gone = workload
@@ -32,7 +33,7 @@ pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> 
         for (resource, amount) in &assignment.usage {
             if let Some(flavor) = assignment.flavors.get(resource) {
                 let value = scale(Exact::from(amount.get()), remaining, assignment.count);
-                change(&mut held, forest.pair(flavor, resource), value);
+                change(&mut held, ground.pair(flavor, resource), value);
             }
         }
     }
@@ -92,8 +93,8 @@ pub struct Usage(Amounts);
 
 impl Usage {
     /// The amount held of one resource in one flavor.
-    pub fn total(&self, forest: &Forest, flavor: &FlavorName, resource: &ResourceName) -> Amount {
-        let pair = forest.known_pair(flavor, resource);
+    pub fn total(&self, quotas: &Forest, flavor: &FlavorName, resource: &ResourceName) -> Amount {
+        let pair = quotas.known_pair(flavor, resource);
         amount(pair.map_or(0, |pair| value(&self.0, pair)))
     }
 

@@ -3,15 +3,14 @@
 //! Invariant: a report is computed from the state alone, so it is correct at any time.
 //! *Source*: `spec/api.md API-2.3, API-3`, `spec/admission-engine.md 7`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::afs::{PastUsage, Score};
 use crate::amount::Amount;
-use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
 use crate::condition::{Active, Truth};
 use crate::hierarchy::{NodeId, NodeName, Share};
-use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
-use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy};
+use crate::name::{ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
+use crate::queue::{ClusterQueue, FlavorQuota, QueueRef, Quota, StopPolicy};
 use crate::quota::{Ledger, Usage};
 use crate::state::{Local, Place, Queue, State};
 
@@ -106,17 +105,6 @@ pub struct CohortReport {
     pub admitted: u32,
 }
 
-/// A queue or cohort whose report may have changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum QueueRef {
-    /// A ClusterQueue.
-    Cluster(ClusterQueueName),
-    /// A LocalQueue.
-    Local(Key),
-    /// A Cohort.
-    Cohort(CohortName),
-}
-
 impl State {
     /// Whether [`Self::take_changed_queues`] would return anything.
     pub fn has_changed_queues(&self) -> bool {
@@ -134,9 +122,9 @@ impl State {
                     if let Some(cluster) = self.clusters.id(name).and_then(|id| self.clusters.at_mut(id)) {
                         cluster.noted = false;
                     }
-                    self.forest.queue(name)
+                    self.ground.quotas().queue(name)
                 }
-                QueueRef::Cohort(name) => self.forest.cohort(name),
+                QueueRef::Cohort(name) => self.ground.quotas().cohort(name),
                 QueueRef::Local(key) => {
                     if let Some(local) = self.locals.id(key).and_then(|id| self.locals.at_mut(id)) {
                         local.noted = false;
@@ -144,8 +132,8 @@ impl State {
                     None
                 }
             };
-            for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
-                if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+            for id in node.into_iter().flat_map(|node| self.ground.quotas().path(node)) {
+                if let Some(NodeName::Cohort(name)) = self.ground.quotas().name(id) {
                     above.insert(QueueRef::Cohort(name.clone()));
                 }
             }
@@ -181,16 +169,17 @@ impl State {
 
     /// The status of a cohort, if it exists or an object names it.
     pub fn cohort_report(&self, name: &CohortName) -> Option<CohortReport> {
-        let node = self.forest.cohort(name)?;
+        let node = self.ground.quotas().cohort(name)?;
         let mut quota: Vec<_> = self
-            .forest
+            .ground
+            .quotas()
             .pairs_of(node)
             .filter_map(|pair| {
-                let (flavor, resource) = self.forest.pair_names(pair)?;
+                let (flavor, resource) = self.ground.quotas().pair_names(pair)?;
                 Some((
                     flavor.clone(),
                     resource.clone(),
-                    self.forest.subtree_quota(node, pair),
+                    self.ground.quotas().subtree_quota(node, pair),
                 ))
             })
             .collect();
@@ -203,7 +192,7 @@ impl State {
         let reserved = |(flavor, resource, _): &(FlavorName, ResourceName, Amount)| {
             let held = ledgers
                 .iter()
-                .map(|ledger| ledger.reserved().total(&self.forest, flavor, resource));
+                .map(|ledger| ledger.reserved().total(self.ground.quotas(), flavor, resource));
             let sum = held.fold(Amount::ZERO, Amount::plus);
             (flavor.clone(), resource.clone(), sum)
         };
@@ -239,24 +228,24 @@ impl State {
     }
 
     fn kinship(&self, node: NodeId) -> Option<Kinship> {
-        let cohort = |id| match self.forest.name(id)? {
+        let cohort = |id| match self.ground.quotas().name(id)? {
             NodeName::Cohort(name) => Some(name.clone()),
             NodeName::Queue(_) => None,
         };
-        let parent = cohort(self.forest.parent(node)?)?;
-        if self.forest.in_cycle(node) {
+        let parent = cohort(self.ground.quotas().parent(node)?)?;
+        if self.ground.quotas().in_cycle(node) {
             // Why: which cohort of a circle stands at the top, and below which it hangs, is arbitrary. Nothing is admitted there.
-            let is_queue = matches!(self.forest.name(node)?, NodeName::Queue(_));
+            let is_queue = matches!(self.ground.quotas().name(node)?, NodeName::Queue(_));
             return is_queue.then(|| Kinship {
                 root: parent.clone(),
                 parent,
-                share: Share::of_nothing(self.forest.weight(node)),
+                share: Share::of_nothing(self.ground.quotas().weight(node)),
             });
         }
         Some(Kinship {
             parent,
-            root: cohort(self.forest.root(node))?,
-            share: self.forest.share(node),
+            root: cohort(self.ground.quotas().root(node))?,
+            share: self.ground.quotas().share(node),
         })
     }
 
@@ -265,10 +254,10 @@ impl State {
         let mut open = vec![node];
         std::iter::from_fn(move || {
             let id = open.pop()?;
-            open.extend(self.forest.children(id));
+            open.extend(self.ground.quotas().children(id));
             Some(id)
         })
-        .filter_map(|id| match self.forest.name(id)? {
+        .filter_map(|id| match self.ground.quotas().name(id)? {
             NodeName::Queue(name) => Some(name),
             NodeName::Cohort(_) => None,
         })
@@ -331,7 +320,7 @@ impl State {
     fn totals(&self, spec: &ClusterQueue, usage: &Usage, borrowing: Borrowing) -> Vec<FlavorTotal> {
         let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
         let resource = |flavor: &FlavorQuota, (resource, quota): (&ResourceName, &Quota)| {
-            let total = usage.total(&self.forest, &flavor.name, resource);
+            let total = usage.total(self.ground.quotas(), &flavor.name, resource);
             ResourceTotal {
                 name: resource.clone(),
                 total,
@@ -352,130 +341,6 @@ impl State {
             })
             .collect()
     }
-}
-
-/// The condition `Active` of a ClusterQueue. *Source*: `spec/api.md API-2.3`, `spec/multikueue.md 1.5`.
-pub(crate) fn active(
-    spec: &ClusterQueue,
-    flavors: &BTreeMap<FlavorName, Flavor>,
-    checks: &BTreeMap<CheckName, Check>,
-) -> Active {
-    if spec.terminating {
-        return Active::new(
-            Truth::False,
-            "Terminating",
-            "Can't admit new workloads; clusterQueue is terminating",
-        );
-    }
-    let mut parts: Vec<(&'static str, String)> = Vec::new();
-    match spec.stop {
-        StopPolicy::None => {}
-        StopPolicy::Hold | StopPolicy::HoldAndDrain => parts.push(("Stopped", "is stopped".to_owned())),
-    }
-    let named: Vec<&FlavorName> = spec
-        .groups
-        .iter()
-        .flat_map(|g| &g.flavors)
-        .map(|f| &f.name)
-        .collect();
-    let missing: Vec<&str> = named
-        .iter()
-        .filter(|name| !flavors.contains_key(**name))
-        .map(|name| name.as_str())
-        .collect();
-    if !missing.is_empty() {
-        let text = format!("references missing ResourceFlavor(s): {}", missing.join(","));
-        parts.push(("FlavorNotFound", text));
-    }
-    let federated = check_parts(spec, &named, checks, &mut parts);
-    if !federated {
-        let topology = named
-            .iter()
-            .find_map(|name| Some((*name, flavors.get(*name)?.topology.as_ref()?)));
-        if let Some((flavor, topology)) = topology {
-            // Unlike the anchor: any topology is refused, because topology-aware placement is not built.
-            let text = format!(
-                "ResourceFlavor \"{flavor}\" names Topology \"{topology}\", but topology-aware scheduling is not supported \
-                 yet: use a flavor without topologyName"
-            );
-            parts.push(("TopologyNotFound", text));
-        }
-    }
-    let Some((reason, _)) = parts.first() else {
-        return Active::new(Truth::True, "Ready", "Can admit new workloads");
-    };
-    let reason = *reason;
-    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-    Active {
-        truth: Truth::False,
-        reason,
-        message: format!("Can't admit new workloads: {}.", texts.join(", ")).into(),
-    }
-}
-
-/// Adds the problems of the checks; returns whether a MultiKueue check is attached.
-fn check_parts(
-    spec: &ClusterQueue,
-    named: &[&FlavorName],
-    checks: &BTreeMap<CheckName, Check>,
-    parts: &mut Vec<(&'static str, String)>,
-) -> bool {
-    let mut rules: Vec<_> = spec.checks.iter().collect();
-    rules.sort_by(|a, b| a.name.cmp(&b.name));
-    let (mut missing, mut inactive, mut federated, mut provisioning, mut per_flavor) =
-        (vec![], vec![], vec![], vec![], vec![]);
-    for rule in rules {
-        let name = rule.name.as_str();
-        let Some(check) = checks.get(&rule.name) else {
-            missing.push(name);
-            continue;
-        };
-        if !check.active {
-            inactive.push(name);
-        }
-        match check.controller.as_str() {
-            MULTIKUEUE_CONTROLLER => {
-                federated.push(name);
-                if !rule.on_flavors.is_empty() && !named.iter().all(|flavor| rule.on_flavors.contains(flavor))
-                {
-                    per_flavor.push(name);
-                }
-            }
-            PROVISIONING_CONTROLLER => provisioning.push(name),
-            _ => {}
-        }
-    }
-    if !missing.is_empty() {
-        let text = format!("references missing AdmissionCheck(s): {}", missing.join(","));
-        parts.push(("AdmissionCheckNotFound", text));
-    }
-    if !inactive.is_empty() {
-        let text = format!("references inactive AdmissionCheck(s): {}", inactive.join(","));
-        parts.push(("AdmissionCheckInactive", text));
-    }
-    if federated.len() > 1 {
-        let text = format!(
-            "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {}",
-            federated.join(",")
-        );
-        parts.push(("MultipleMultiKueueAdmissionChecks", text));
-    }
-    if !per_flavor.is_empty() {
-        let text = format!(
-            "Cannot specify MultiKueue AdmissionCheck per flavor, found: {}",
-            per_flavor.join(",")
-        );
-        parts.push(("MultiKueueAdmissionCheckAppliedPerFlavor", text));
-    }
-    if !federated.is_empty() && !provisioning.is_empty() {
-        let found = [federated.as_slice(), provisioning.as_slice()].concat();
-        let text = format!(
-            "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: {}",
-            found.join(", ")
-        );
-        parts.push(("MultiKueueWithProvisioningRequest", text));
-    }
-    !federated.is_empty()
 }
 
 #[cfg(test)]

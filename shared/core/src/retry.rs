@@ -1,4 +1,4 @@
-//! When to try again: the only back-off policy, and what an error demands.
+//! What follows from a failure: whether to try again, and, where a decision says when, after what pause.
 //!
 //! Invariant: the random value is an argument, so the same attempt and the same jitter give the same delay on every machine.
 
@@ -7,16 +7,15 @@ use jiff::SignedDuration;
 /// Limit: more steps than this change nothing, because every sensible maximum is reached long before.
 const STEPS_MAX: u32 = 64;
 
-/// What the caller must do after an error.
+/// What must happen after a failure before the same attempt can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Try again after the policy's delay.
+    /// Nothing but time: no answer, a busy server, a conflict.
     Retry,
-    /// Try again after this time, which the other side named.
-    RetryAfter(SignedDuration),
-    /// Trying again is pointless until something changes; the change triggers the next try.
+    /// An object, a right or a setting must change. A change that is watched causes the next attempt; other changes are found by
+    /// later attempts.
     WaitForChange,
-    /// Never try again.
+    /// Nothing helps as long as the object stays as it is.
     GiveUp,
 }
 

@@ -1,7 +1,7 @@
 //! Everything that admission knows: configuration, pending workloads, and holders of quota.
 //!
 //! Events go in, in any order and any number of times; [`State::cycle`] returns decisions. Invariants: a workload is in exactly one
-//! [`Place`]; the ledgers, the forest's usage and the holders are each the sum of all workloads that are [`Place::Holding`].
+//! [`Place`]; the ledgers, what is taken of the ground and the holders are each the sum of all workloads that are [`Place::Holding`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::afs::{PastUsage, UsageBook, UsagePolicy};
+use crate::class::{ClassId, Classes};
 use crate::condition::Active;
-use crate::cycle::{CycleOutcome, Reason};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::Ground;
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
-use crate::nominate::{CompiledQueue, Nomination, Progress, Rules, Switch};
+use crate::nominate::{CompiledQueue, Nomination, Progress};
 use crate::pending::{AgeRule, Pending, ReclaimedAge, RequeuingTimestamp, Ticket};
 use crate::preempt::PreemptReason;
-use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue, QueueRef};
 use crate::quota::{Amounts, Ledger, Stage};
-use crate::report::QueueRef;
+use crate::reason::Reason;
+use crate::rules::{Rules, Switch};
 use crate::status::Admission;
+use crate::table::{ClusterId, LocalId, Table, WorkloadId};
 use crate::workload::Workload;
 
+mod activity;
 mod claims;
-mod classes;
 mod configuration;
+mod outcome;
 mod place;
-mod table;
 mod visible;
 mod wake;
 pub(crate) mod workloads;
 
-pub use classes::ClassId;
-use classes::Classes;
-use table::Table;
-pub use table::{ClusterId, LocalId, WorkloadId};
+pub use outcome::CycleOutcome;
 pub use visible::PendingEntry;
 
 /// The administrator's settings. *Source*: `spec/api.md API-13`.
@@ -161,8 +161,8 @@ pub struct State {
     classes: Classes,
     users_of_flavor: BTreeMap<FlavorName, BTreeSet<ClusterId>>,
     users_of_check: BTreeMap<CheckName, BTreeSet<ClusterId>>,
-    /// Quota and usage of the whole tree.
-    pub(crate) forest: Forest,
+    /// The room there is, and what of it is taken.
+    pub(crate) ground: Ground,
     /// Workloads whose quota could be taken back.
     pub(crate) holders: Holders,
     /// The ClusterQueues that exist, by their node.
@@ -208,6 +208,19 @@ pub(crate) struct Cluster {
     locals: BTreeSet<LocalId>,
     /// Whether it is already recorded as changed.
     pub(crate) noted: bool,
+}
+
+impl Cluster {
+    /// A ClusterQueue of which only the name is known.
+    fn unknown(name: &ClusterQueueName) -> Self {
+        Self {
+            name: name.clone(),
+            queue: None,
+            ledger: Ledger::default(),
+            locals: BTreeSet::new(),
+            noted: false,
+        }
+    }
 }
 
 /// A ClusterQueue that exists, and its pending workloads.
@@ -318,6 +331,15 @@ pub(crate) enum Readiness {
     NotReady,
 }
 
+/// Whether a change of a workload is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fresh {
+    /// The workload goes back to the heap.
+    Yes,
+    /// The workload stays where it is, if it can.
+    No,
+}
+
 /// A decided reservation that is not visible yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Assumption {
@@ -368,7 +390,7 @@ impl State {
             classes: Classes::default(),
             users_of_flavor: BTreeMap::new(),
             users_of_check: BTreeMap::new(),
-            forest: Forest::default(),
+            ground: Ground::default(),
             holders: Holders::default(),
             nodes: BTreeMap::new(),
             book,
@@ -514,7 +536,7 @@ impl State {
 
     /// Whether workloads of the queue are tried at all. *Source*: `spec/admission-engine.md 2.2`.
     pub(crate) fn is_served(&self, queue: &Queue) -> bool {
-        queue.active.is_active() && !self.forest.in_cycle(queue.node)
+        queue.active.is_active() && !self.ground.quotas().in_cycle(queue.node)
     }
 
     pub(crate) fn head_of(&self, queue: &Queue) -> Option<WorkloadId> {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::amount::Amount;
 use crate::condition::Conditions;
 use crate::name::{CheckName, ClusterName, ClusterQueueName, FlavorName, PodSetName, ResourceName};
-use crate::workload::Toleration;
+use crate::taint::Toleration;
 
 /// The status of a Workload. *Source*: `spec/api.md API-9.2`; the caller keeps the fields that core never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::amount::Amount;
-use crate::condition::Truth;
+use crate::condition::{Condition, Truth};
 use crate::name::{Key, PodSetName, ResourceName, Uid};
 use crate::status::Status;
+use crate::taint::Toleration;
 
 /// A Workload as core sees it, parsed by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,17 @@ impl Workload {
     /// The priority by which it is queued and preempted. *Source*: `spec/admission-engine.md 4.4`.
     pub fn effective_priority(&self) -> i64 {
         i64::from(self.priority) + i64::from(self.boost)
+    }
+
+    /// Whether it may stand in a queue at all, as far as that depends on itself. *Source*: `spec/admission-engine.md 1.1`.
+    pub fn may_queue(&self) -> bool {
+        let conditions = &self.status.conditions;
+        let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
+        !self.deleting
+            && self.active
+            && !self.is_gated()
+            && !conditions.get("QuotaReserved").is_some_and(on_hold)
+            && !conditions.is_true("WaitingForReplacementPods")
     }
 
     /// Whether it must not be queued yet: `Requeued` is False, or `requeueState.requeueAt` lies ahead.
@@ -176,43 +188,4 @@ pub enum Operator {
     Gt,
     /// The label's value is an integer less than the one given.
     Lt,
-}
-
-/// Effect of a taint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
-    /// Pods are not placed on the node.
-    NoSchedule,
-    /// Pods are placed on the node only when no other node is left.
-    PreferNoSchedule,
-    /// Pods are not placed on the node, and running ones are removed.
-    NoExecute,
-}
-
-/// A taint of the nodes a flavor stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taint {
-    /// The key.
-    pub key: String,
-    /// The value, may be empty.
-    pub value: String,
-    /// The effect.
-    pub effect: Effect,
-    /// `timeAdded` as printed by the API, if given (shown in messages only).
-    pub time_added: Option<String>,
-}
-
-/// A toleration, of a pod or of a flavor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toleration {
-    /// The key; `None` or empty with `Exists` tolerates every key.
-    pub key: Option<String>,
-    /// `Exists` or `Equal` (default).
-    pub operator: Option<String>,
-    /// The value to equal.
-    pub value: Option<String>,
-    /// The effect; `None` tolerates every effect.
-    pub effect: Option<String>,
-    /// How long a `NoExecute` taint is tolerated, in seconds.
-    pub seconds: Option<i64>,
 }

@@ -2,10 +2,97 @@
 //!
 //! Invariant: `lastTransitionTime` moves only with the truth value; an unchanged condition is not written again.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{Api, Client};
+use roadstead_api::kueue::v1beta2::AdmissionCheck;
+use roadstead_core::check::{self, Parameters};
 use roadstead_core::condition::Active;
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
+use roadstead_kubeio::trouble::Troubles;
+use roadstead_kubeio::write;
 use serde_json::{Value, json};
+
+use crate::clock::Clock;
+
+/// The pause before a failed write is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The name of the object that the parameters of a check refer to, if they are of this kind.
+///
+/// *Errors*: the text for condition `Active` (`spec/multikueue.md 1.4`, `spec/provisioning.md 3`).
+pub fn parameters(check: &AdmissionCheck, kind: &str) -> Result<String, Failure> {
+    let reference = check.spec.parameters.as_ref().map(|p| Parameters {
+        group: p.api_group.clone(),
+        kind: p.kind.clone(),
+        name: p.name.clone(),
+    });
+    let name = check::parameters(reference.as_ref(), kind).map_err(Failure::lasting)?;
+    Ok(name.to_owned())
+}
+
+/// Writes condition `Active` of the AdmissionChecks of one controller.
+pub struct Reporter {
+    client: Client,
+    clock: Clock,
+    checks: Arc<Cache<AdmissionCheck>>,
+    touched: Arc<Dirty<()>>,
+    troubles: Troubles<String>,
+}
+
+impl Reporter {
+    /// A failed write marks `touched`, so that the caller computes the conditions again: no other event would.
+    pub fn new(
+        client: Client,
+        clock: Clock,
+        checks: &Arc<Cache<AdmissionCheck>>,
+        touched: &Arc<Dirty<()>>,
+    ) -> Self {
+        Self {
+            client,
+            clock,
+            checks: checks.clone(),
+            touched: touched.clone(),
+            troubles: Troubles::default(),
+        }
+    }
+
+    /// Writes the condition if the stored one differs.
+    pub async fn report(&self, check: &AdmissionCheck, active: &Active) {
+        let name = check.metadata.name.as_deref().unwrap_or_default();
+        let old =
+            { check.status.as_ref() }.map_or_else(Default::default, |status| status.conditions.as_slice());
+        let Some(patch) = condition_patch(old, active, check.metadata.generation, (self.clock)()) else {
+            return;
+        };
+        let api: Api<AdmissionCheck> = Api::all(self.client.clone());
+        match write::patch_status(&api, name, &patch).await.stored() {
+            Ok(Some(object)) => {
+                self.checks.observe(*object);
+                if self.troubles.ends(&name.to_owned()).is_some() {
+                    tracing::info!(admission_check = name, "condition Active is written again");
+                }
+            }
+            Ok(None) => {}
+            Err(failure) => {
+                if self.troubles.is_news(name.to_owned(), failure.text()) {
+                    tracing::warn!(
+                        admission_check = name,
+                        "condition Active cannot be written, so ClusterQueues with this check go by the old one: {failure}; it is tried \
+                         again until it succeeds; if this is a refusal, apply deploy/rights"
+                    );
+                }
+                self.touched.mark(());
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
 
 /// A merge patch for the status that sets condition `Active` and keeps the others; `None` when it already says so.
 ///

@@ -8,27 +8,23 @@
 //!
 //! *Source*: `spec/jobs.md 4.3, 11`, `spec/appwrapper.md 5.5`.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{ApiResource, pinned_kind};
 use kube::{Api, Client, ResourceExt as _};
-use roadstead_api::config::{Config, GroupVersionKindName};
+use roadstead_api::config::GroupVersionKindName;
 use roadstead_core::ancestry::{self, Reference, Seen, Stop};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{Key, Uid};
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::labels;
 use roadstead_kinds::TABLE;
-use roadstead_kubeio::write;
+use roadstead_kubeio::failure::Failure;
 
-use crate::caches::{Caches, KindCache, member, resource_of};
+use crate::caches::{Caches, Distant, KindCache, member, resource_of};
 use crate::control;
-
-/// Limit: remembered owners. Beyond it the one with the smallest UID is forgotten, and read again when needed.
-const KEPT_MAX: usize = 100_000;
 
 /// Wire: the message about a job with too many owners. *Source*: `spec/jobs.md 4.3`.
 pub(crate) const TOO_DEEP: &str =
@@ -64,35 +60,7 @@ pub(crate) enum Missing {
     /// The owner has not been read yet.
     Unread(Reference),
     /// The owner could not be read, and why.
-    Unreadable(String),
-}
-
-/// Whether jobs without a queue name count as managed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Unqueued {
-    /// `manageJobsWithoutQueueName` is on: they do.
-    Managed,
-    /// They do not.
-    #[default]
-    LeftAlone,
-}
-
-/// An owner that is in no cache.
-#[derive(Clone, Debug)]
-enum Distant {
-    Gone,
-    There {
-        queue: Option<String>,
-        above: Option<Reference>,
-    },
-}
-
-/// Owners that are in no cache, and the settings that decide which owners count.
-#[derive(Debug, Default)]
-pub(crate) struct Ancestors {
-    externals: Vec<GroupVersionKindName>,
-    unqueued: Unqueued,
-    distant: Mutex<BTreeMap<Uid, Distant>>,
+    Unreadable(Failure),
 }
 
 /// How an owner's kind is handled here.
@@ -101,38 +69,6 @@ enum Standing<'a> {
     External(&'a GroupVersionKindName),
     Between(ApiResource),
     Unknown,
-}
-
-impl Ancestors {
-    /// No owners yet; the settings come from the configuration.
-    pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            externals: config.integrations.external_frameworks.clone(),
-            unqueued: if config.manage_jobs_without_queue_name {
-                Unqueued::Managed
-            } else {
-                Unqueued::LeftAlone
-            },
-            distant: Mutex::default(),
-        }
-    }
-
-    fn remembered(&self, uid: &Uid) -> Option<Distant> {
-        let distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
-        distant.get(uid).cloned()
-    }
-
-    fn remember(&self, uid: &Uid, owner: Distant) {
-        let mut distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
-        if distant.len() >= KEPT_MAX && !distant.contains_key(uid) {
-            distant.pop_first();
-        }
-        distant.insert(uid.clone(), owner);
-    }
-
-    fn counts(&self, queue: Option<&str>) -> bool {
-        queue.is_some() || self.unqueued == Unqueued::Managed
-    }
 }
 
 /// The controlling owner of an object.
@@ -197,7 +133,7 @@ pub(crate) async fn learn(
             known => return known,
         }
     }
-    let why = "its owners changed each time they were read".to_owned();
+    let why = Failure::passing("its owners changed each time they were read");
     Err(Stop::Unread(Missing::Unreadable(why)))
 }
 
@@ -264,11 +200,10 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
     }
 }
 
-/// *Errors*: why the owner cannot be read.
-async fn read(client: &Client, caches: &Caches, namespace: &str, owner: &Reference) -> Result<(), String> {
+async fn read(client: &Client, caches: &Caches, namespace: &str, owner: &Reference) -> Result<(), Failure> {
     let said = |error: kube::Error| {
         let (kind, name) = (&owner.kind, &owner.name);
-        format!("reading its owner {kind} {name}: {}", write::describe(&error))
+        Failure::of(&error).in_doing(format_args!("reading its owner {kind} {name}"))
     };
     let resource = match standing(caches, owner) {
         Standing::Unknown => return Ok(()),

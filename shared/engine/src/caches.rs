@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 mod counting;
+mod distant;
 mod kinds;
 mod queues;
 mod templates;
@@ -34,6 +35,7 @@ pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Beyond, Counting, LimitIndex};
+pub(crate) use distant::{Ancestors, Distant};
 pub(crate) use kinds::resource_of;
 pub use kinds::{
     CachedJob, JobKey, JobRef, KindCache, api_resource, is_of_group, look_at, member, member_mut,
@@ -41,8 +43,6 @@ pub use kinds::{
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
-
-use crate::ancestors::Ancestors;
 
 /// The name of the task that lists and watches a kind of objects.
 pub fn watch_of(kind: &str) -> Name {

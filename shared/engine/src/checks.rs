@@ -14,6 +14,7 @@ use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::note::Note;
 use roadstead_core::status::Status;
 use roadstead_core::workload::Workload;
+use roadstead_kubeio::failure::Failure;
 
 use crate::caches::{CachedJob, JobKey};
 
@@ -26,7 +27,7 @@ pub struct Pass<'a> {
 }
 
 /// Work to do after the status was stored; an error is logged and the pass is retried.
-pub type Work = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type Work = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// What a check wants beside the changed status.
 #[derive(Default)]
@@ -218,7 +219,7 @@ mod tests {
                     .ok(),
                 work: Some(Box::pin(async move {
                     done.lock().unwrap().push(cluster);
-                    answer.map_err(str::to_owned)
+                    answer.map_err(Failure::passing)
                 })),
                 annotate: vec![("key", self.cluster.to_owned())],
                 rest: if answer.is_err() {
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(follow.annotate.len(), 2);
         assert_eq!(follow.wake_at, Timestamp::from_second(3).ok());
         assert_eq!(follow.rest, Rest::Certain);
-        assert_eq!(follow.work.unwrap().await, Err("no".to_owned()));
+        assert_eq!(follow.work.unwrap().await, Err(Failure::passing("no")));
         assert_eq!(*done.lock().unwrap(), ["first", "second"]);
         assert!(!list.may_start(&stored), "one check forbids it");
         assert!(

@@ -14,6 +14,7 @@ use roadstead_api::config::Config;
 use roadstead_core::leader::Replica;
 use roadstead_kubeio::connect;
 use roadstead_kubeio::date::ServerTime;
+use roadstead_kubeio::failure::with_causes;
 use roadstead_kubeio::permit::Permit;
 use roadstead_serve::args::{self, Args};
 use roadstead_serve::exit::ExitKind;
@@ -270,16 +271,9 @@ fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    let mut text = format!("{name}: {error}");
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
     // Why not through the log: logging may be what failed. Why without a macro: `eprintln` panics if it cannot write, and the
     // exit code would be lost.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{name}: {}", with_causes(&error));
     ExitCode::from(error.exit_kind().code())
 }
 

@@ -24,6 +24,7 @@ use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Remote, Write};
 use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
@@ -249,9 +250,9 @@ impl Jobs {
         let shown = self.show_wait(&jobs, &at, &scene).await;
         match plan.follow_up {
             FollowUp::OnChange => shown,
-            FollowUp::Retry => Outcome::Failed("waiting for surplus workloads to go".into()),
+            FollowUp::Retry => Failure::passing("waiting for surplus workloads to go").into(),
             FollowUp::Adoption => Outcome::After(ADOPTION_PAUSE),
-            FollowUp::PrebuiltMissing => Outcome::Failed("prebuilt workload not found".into()),
+            FollowUp::PrebuiltMissing => Failure::passing("prebuilt workload not found").into(),
         }
     }
 
@@ -297,9 +298,10 @@ impl Jobs {
     fn without_top(&self, jobs: &KindCache, object: &DynamicObject, stop: Stop<Missing>) -> Outcome {
         let note = match stop {
             Stop::Unread(Missing::Unlisted(_)) => return Outcome::After(PARENT_PAUSE),
-            Stop::Unread(Missing::Unreadable(why)) => return Outcome::Failed(why),
+            Stop::Unread(Missing::Unreadable(failure)) => return failure.into(),
             Stop::Unread(Missing::Unread(owner)) => {
-                return Outcome::Failed(format!("its owner {} {} is not known", owner.kind, owner.name));
+                let why = format!("its owner {} {} is not known", owner.kind, owner.name);
+                return Failure::passing(why).into();
             }
             Stop::TooDeep => Note::warning("JobNestingTooDeep", ancestors::TOO_DEEP),
             Stop::Cyclic => Note::warning("InvalidJob", ancestors::CYCLIC),

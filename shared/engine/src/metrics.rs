@@ -29,8 +29,8 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::cycle::CycleOutcome;
 use roadstead_core::name::{ClusterQueueName, CohortName, Key};
+use roadstead_core::state::CycleOutcome;
 use roadstead_kubeio::cache::Change as CacheChange;
 use roadstead_kubeio::events::Recorder;
 

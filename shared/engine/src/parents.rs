@@ -12,6 +12,7 @@ use roadstead_core::name::Key;
 use roadstead_jobs::kind::Mark;
 use roadstead_jobs::labels::annotation;
 use roadstead_kinds::Kind;
+use roadstead_kubeio::failure::Failure;
 
 use crate::caches::{Caches, KindCache, member};
 
@@ -31,7 +32,7 @@ pub(crate) fn said(object: &DynamicObject) -> Option<&str> {
 pub(crate) fn of<'a>(
     caches: &'a Caches,
     pod: &DynamicObject,
-) -> Result<Option<(&'a KindCache, Arc<DynamicObject>)>, String> {
+) -> Result<Option<(&'a KindCache, Arc<DynamicObject>)>, Failure> {
     if pod.labels().contains_key(labels::MULTIKUEUE_ORIGIN) {
         // Why: a manager sent this copy, and the object that made its pod is there.
         return Ok(None);
@@ -44,28 +45,28 @@ pub(crate) fn of<'a>(
     let key = Key::new(pod.namespace().unwrap_or_default(), name);
     match jobs.objects.get(&key) {
         Some(parent) => Ok(Some((jobs, parent))),
-        None => Err(format!(
+        None => Err(Failure::passing(format!(
             "the {} {key} of this pod is not known yet; try again in a moment",
             jobs.kind.kind().kind
-        )),
+        ))),
     }
 }
 
 /// The labels and annotations that a new pod gets from its parent.
 ///
 /// *Errors*: as [`of`].
-pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>, String> {
+pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>, Failure> {
     let Some((jobs, parent)) = of(caches, pod)? else {
         return Ok(None);
     };
     match jobs.kind.mark(member(&parent), &pod.metadata) {
         Some(mark) => Ok(Some(mark)),
         // Why: a pod without it would wait for ever, and the cached parent may be out of date.
-        None => Err(format!(
+        None => Err(Failure::passing(format!(
             "the {} {} has no place for this pod, as far as is known; try again in a moment",
             jobs.kind.kind().kind,
             parent.name_any()
-        )),
+        ))),
     }
 }
 

@@ -27,10 +27,9 @@ use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::ancestors::Ancestors;
 use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::JobRef;
-use crate::caches::{Caches, Counting, unlisted};
+use crate::caches::{Ancestors, Caches, Counting, unlisted};
 use crate::checks::CheckList;
 use crate::clock::{self, Clock, Uptime};
 pub use crate::error::Error;

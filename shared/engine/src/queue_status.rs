@@ -15,13 +15,15 @@ use roadstead_api::kueue::v1beta2::{
 };
 use roadstead_convert::Shares;
 use roadstead_core::name::{ClusterQueueName, CohortName, Key};
-use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport, QueueRef};
+use roadstead_core::queue::QueueRef;
+use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport};
 use roadstead_core::state::State;
 use roadstead_kubeio::cache::{self, Cache};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::rest::Rest;
 use roadstead_kubeio::trouble::Troubles;
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::write;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -181,12 +183,12 @@ impl Writer {
                                 tracing::info!(queue = described(&changed), "its status is written again");
                             }
                         }
-                        Err(why) => {
+                        Err(failure) => {
                             writes += 1;
-                            if troubles.is_news(changed.clone(), &why) {
+                            if troubles.is_news(changed.clone(), failure.text()) {
                                 tracing::warn!(
                                     queue = described(&changed),
-                                    "its status cannot be written, so it shows an old state: {why}; it \
+                                    "its status cannot be written, so it shows an old state: {failure}; it \
                                      is tried again until it succeeds; if this is a refusal, apply deploy/rights"
                                 );
                             }
@@ -205,7 +207,7 @@ impl Writer {
     }
 
     /// Returns whether there was anything to write.
-    async fn write(&self, changed: &QueueRef) -> Result<bool, String> {
+    async fn write(&self, changed: &QueueRef) -> Result<bool, Failure> {
         match changed {
             QueueRef::Cluster(name) => {
                 let api = Api::all(self.client.clone());
@@ -224,17 +226,15 @@ impl Writer {
         }
     }
 
-    async fn store<K>(&self, api: &Api<K>, cache: &Cache<K>, key: &Key) -> Result<bool, String>
+    async fn store<K>(&self, api: &Api<K>, cache: &Cache<K>, key: &Key) -> Result<bool, Failure>
     where
         K: Reported + Clone + DeserializeOwned + Debug,
     {
         let patch =
             { cache.get(key) }.and_then(|stored| stored.patch(&self.reports, self.shares, (self.clock)()));
         let Some(patch) = patch else { return Ok(false) };
-        match write::patch_status(api, &key.name, &patch).await {
-            Written::Done(object) => cache.observe(*object),
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => return Err(why),
+        if let Some(object) = write::patch_status(api, &key.name, &patch).await.stored()? {
+            cache.observe(*object);
         }
         Ok(true)
     }

@@ -8,7 +8,6 @@
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::finalizers::RESOURCE_IN_USE;
@@ -17,15 +16,13 @@ use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::write;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::caches::Caches;
 use crate::queue_status::{self, Reports};
 
-/// Pause after a write met a newer version; the watch usually brings that version sooner.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// Concurrent passes.
 pub(crate) const WORKERS: usize = 2;
 
@@ -152,8 +149,9 @@ impl Finalizers {
             "finalizers": wanted, "resourceVersion": stored.resource_version(), "uid": stored.uid(),
         }});
         let api: Api<K> = Api::all(self.client.clone());
-        match write::patch(&api, name, &patch).await {
-            Written::Done(object) => {
+        let answer = write::patch(&api, name, &patch).await;
+        match answer.or_end("changing the finalizers failed") {
+            Ok(Some(object)) => {
                 let last = object.finalizers().is_empty() && object.meta().deletion_timestamp.is_some();
                 if last {
                     cache.forget(&Key::new("", name.clone()), object.uid().as_deref());
@@ -162,11 +160,8 @@ impl Finalizers {
                 }
                 Outcome::Done
             }
-            Written::Gone => Outcome::Done,
-            Written::Conflict | Written::AlreadyExists => Outcome::After(CONFLICT_PAUSE),
-            Written::Refused(why) | Written::Unclear(why) => {
-                Outcome::Failed(format!("changing the finalizers failed: {why}"))
-            }
+            Ok(None) => Outcome::Done,
+            Err(end) => end,
         }
     }
 }

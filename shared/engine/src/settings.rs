@@ -6,10 +6,9 @@ use std::time::Duration;
 use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
 use roadstead_convert::Shares;
 use roadstead_core::afs::UsagePolicy;
-use roadstead_core::flavor::Undeclared;
 use roadstead_core::name::ResourceName;
-use roadstead_core::nominate::{FairStrategy, PreemptionRules, Rules, Switch};
 use roadstead_core::pending::RequeuingTimestamp;
+use roadstead_core::rules::{FairStrategy, PreemptionRules, Rules, Switch, Undeclared};
 use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
 
 use crate::clock::Clock;

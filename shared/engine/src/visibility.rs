@@ -158,7 +158,7 @@ impl Answerer {
             Target::OpenApiV3Of(version) => openapi::v3_of(version, &asked.if_none_match),
             Target::Pending { version, of } => match Page::parse(&asked.query) {
                 Ok(page) => self.pending(version, &of, page).await,
-                Err(message) => Reply::failure(StatusCode::BAD_REQUEST, "BadRequest", &message),
+                Err(error) => Reply::failure(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
             },
             Target::Unknown => {
                 let message = "the server could not find the requested resource";

@@ -13,6 +13,7 @@ mod definitions;
 mod filled;
 mod jobs;
 mod lookup;
+mod nodes;
 mod own;
 mod registration;
 mod wrapped;
@@ -76,5 +77,8 @@ pub(crate) fn handlers(
         webhooks.admission(path, handler)?;
     }
     webhooks.conversion(CONVERT_PATH, conversion())?;
+    if config.roadstead.virtual_nodes {
+        webhooks.node(nodes::answer(caches.clone()));
+    }
     Ok(webhooks)
 }

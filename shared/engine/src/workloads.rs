@@ -13,7 +13,6 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, ClusterQueueSpec, Workload};
@@ -24,8 +23,9 @@ use roadstead_core::note::Note;
 use roadstead_core::state::Event;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
-use roadstead_kubeio::reconcile::Outcome;
+use roadstead_kubeio::reconcile::{CONFLICT_PAUSE, Outcome};
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -38,9 +38,6 @@ use crate::control;
 use crate::proposals::Proposals;
 
 pub(crate) use policy::policy;
-
-/// Pause after a write met a newer version; the watch usually brings that version sooner.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the job reconciler asks the workload reconciler to write, by Workload.
 #[derive(Debug, Default)]
@@ -237,9 +234,9 @@ impl Workloads {
             return outcome;
         }
         if let Some(work) = follow.work
-            && let Err(why) = work.await
+            && let Err(failure) = work.await
         {
-            return Outcome::Failed(why);
+            return failure.into();
         }
         let wake_at = [next.wake_at, follow.wake_at, facts.pods_end_by()]
             .into_iter()
@@ -260,11 +257,9 @@ impl Workloads {
         match api.get(&key.name).await {
             // Why not listed again from here: the watch's task does that, and a list here would hold up every Workload.
             Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
-                return Err(Outcome::Failed(
-                    "the API server stores an older version than it has shown, as after a restore of its etcd from a backup; \
-                     nothing is done for it until everything is listed again"
-                        .to_owned(),
-                ));
+                let why = "the API server stores an older version than it has shown, as after a restore of its etcd from a backup; \
+                     nothing is done for it until everything is listed again";
+                return Err(Failure::passing(why).into());
             }
             Ok(stored) => self.caches.workloads.observe(stored),
             // Why strict: a Workload that is wrongly believed deleted is stopped on every worker.
@@ -272,10 +267,9 @@ impl Workloads {
                 self.caches.workloads.forget(key, uid.as_deref());
             }
             Err(error) => {
-                let why = write::describe(&error);
-                return Err(Outcome::Failed(format!(
-                    "the result of an earlier write is not known, and reading the Workload again failed: {why}"
-                )));
+                let what =
+                    "the result of an earlier write is not known, and reading the Workload again failed";
+                return Err(Failure::of(&error).in_doing(what).into());
             }
         }
         self.caches.unsure.settle(key);
@@ -305,15 +299,14 @@ impl Workloads {
                 self.caches.unsure.settle(&key);
                 None
             }
-            Written::Gone => Some(Outcome::Failed(not_found("writing the status"))),
+            Written::Gone => Some(not_found("writing the status").into()),
             Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
             Written::Unclear(why) => {
                 if write::lacked_webhook(&why) {
                     self.caches.unsure.settle(&key);
                 }
-                Some(Outcome::Failed(format!(
-                    "writing the status was not answered: {why}"
-                )))
+                let what = "writing the status was not answered";
+                Some(Failure::passing(why).in_doing(what).into())
             }
             Written::Refused(why) => {
                 self.caches.unsure.settle(&key);
@@ -322,9 +315,8 @@ impl Workloads {
                     self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))
                         .await;
                 }
-                Some(Outcome::Failed(format!(
-                    "the API server refused the status: {why}"
-                )))
+                let what = "the API server refused the status";
+                Some(Failure::lasting(why).in_doing(what).into())
             }
         }
     }
@@ -355,8 +347,10 @@ impl Workloads {
 }
 
 /// Why not deleted: a proxy answers 404 too, so the object is read again before it counts as deleted.
-fn not_found(what: &str) -> String {
-    format!("{what} was answered by \"not found\" (404); it is read again")
+fn not_found(what: &str) -> Failure {
+    Failure::passing(format!(
+        "{what} was answered by \"not found\" (404); it is read again"
+    ))
 }
 
 /// The parts of a queue that its Workloads depend on. A job on a lost worker waits for another policy, and only this change makes

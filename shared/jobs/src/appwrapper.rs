@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
+    Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
+    Write,
 };
 use crate::needs::{self, Need};
-use crate::podset::{InjectError, PodSetInfo, same_number};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo, same_number};
 use crate::problem::Problem;
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::remote::skeleton;
 
 pub mod infer;
 mod names;

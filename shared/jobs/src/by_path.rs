@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Unmatched,
+    Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target,
     Why, Write,
 };
-use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::remote::skeleton;
 use places::{Group, PodSets};
 use signs::{Ends, Sign, Spare};
 
@@ -168,15 +168,19 @@ impl ByPath {
 ///
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
 pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
-    let mut patch = json::difference(before, after)?;
-    if let Some(version) = &job.meta.resource_version {
-        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
-    }
+    let patch = json::difference(before, after)?;
     Some(Write::Patch {
         of: job.id(),
         target: Target::Main,
-        patch,
+        patch: versioned(job, patch),
     })
+}
+
+fn versioned(object: Member<'_>, mut patch: Value) -> Value {
+    if let Some(version) = &object.meta.resource_version {
+        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
+    }
+    patch
 }
 
 impl JobKind for ByPath {
@@ -274,11 +278,11 @@ impl JobKind for ByPath {
         vec![copy]
     }
 
-    fn unmatched(&self, local: Members<'_>, copies: Members<'_>) -> Unmatched {
+    fn later(&self, local: Members<'_>, copies: Members<'_>) -> Vec<Later> {
         let (job, copy) = (local.first(), copies.first());
         let is_going = copy.meta.deletion_timestamp.is_some();
         if self.followed.is_empty() || is_going || self.ended(copy.data).is_some() {
-            return Unmatched::default();
+            return Vec::new();
         }
         let mut after = copy.data.clone();
         for path in self.followed {
@@ -287,10 +291,12 @@ impl JobKind for ByPath {
                 None => json::remove(&mut after, path),
             }
         }
-        Unmatched {
-            outdated: write(copy, copy.data, &after).into_iter().collect(),
-            ..Unmatched::default()
-        }
+        let change = json::difference(copy.data, &after);
+        let later = change.map(|patch| Later {
+            copy: copy.id(),
+            patch: versioned(copy, patch),
+        });
+        later.into_iter().collect()
     }
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {

@@ -4,7 +4,7 @@ use roadstead_core::quantity;
 use serde_json::{Map, Value};
 
 use crate::json;
-use crate::kind::JobPodSet;
+use crate::podset::JobPodSet;
 
 /// Whether tolerations are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Tolerations, equal, same_pod_sets, sanitised};
-    use crate::kind::JobPodSet;
+    use crate::podset::JobPodSet;
 
     fn pod_set(change: fn(&mut JobPodSet)) -> Vec<JobPodSet> {
         let mut pod_set = JobPodSet {

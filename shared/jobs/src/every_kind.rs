@@ -8,13 +8,10 @@ use serde_json::{Value, json};
 
 use crate::equivalence::{Tolerations, same_pod_sets};
 use crate::fixture::{Tested, WHY, apply, both, changed, one};
-use crate::kind::Remote;
+use crate::kind::{DefaultFacts, Namespace, Owner, Presence, Remote, RemoteIdentity};
 use crate::podset::PodSetInfo;
-use crate::remote::RemoteIdentity;
 use crate::trainjob::TrainJob;
-use crate::webhook::{
-    DefaultFacts, Namespace, Owner, Presence, default_job, validate_create, validate_update,
-};
+use crate::webhook::{default_job, validate_create, validate_update};
 use crate::{JobKind, JobPodSet, kind_of};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -130,6 +127,7 @@ fn each_kind_that_is_built_is_among_these_or_has_tests_of_its_own() {
         &rows::DEPLOYMENT,
         &rows::STATEFUL_SET,
         &rows::LEADER_WORKER_SET,
+        &rows::WORKFLOW,
     ];
     for row in TABLE.built() {
         let is_here = ruled().iter().any(|sample| sample.kind.kind() == row);

@@ -6,10 +6,11 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use crate::JobKind;
-use crate::kind::{Error, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Target, Why, Write};
-use crate::podset::{InjectError, PodSetInfo};
+use crate::kind::{
+    Error, Look, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Target, Why, Write,
+};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
 
 /// An eviction.
 pub(crate) const WHY: Why<'_> = Why {
@@ -88,7 +89,7 @@ pub(crate) fn apply(job: &Value, patch: &Value) -> Value {
 pub(crate) struct Tested(pub(crate) &'static dyn JobKind);
 
 /// The patches sent to one part of a job.
-pub(crate) fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
+fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
     let sent = |write: Write| {
         let Write::Patch { of: _, target, patch } = write else {
             panic!("nothing is deleted");

@@ -14,34 +14,12 @@ use thiserror::Error as ThisError;
 
 use crate::json;
 use crate::needs::{self, Need};
-use crate::podset::{InjectError, PodSetInfo};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
-use crate::webhook::Defaulting;
 
-/// One homogeneous group of pods of a job.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JobPodSet {
-    /// Its name, lower case.
-    pub name: String,
-    /// The number of pods.
-    pub count: u32,
-    /// The least number of pods with which it could start.
-    pub min_count: Option<u32>,
-    /// The pod template, as the job has it.
-    pub template: Value,
-}
+mod defaulting;
 
-impl fmt::Debug for JobPodSet {
-    /// Leaves the template out: environment variables of its containers may hold secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobPodSet")
-            .field("name", &self.name)
-            .field("count", &self.count)
-            .field("min_count", &self.min_count)
-            .finish_non_exhaustive()
-    }
-}
+pub use defaulting::{DefaultFacts, Defaulting, Namespace, Owner, Presence};
 
 /// Why the pod sets of a job cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
@@ -305,6 +283,15 @@ pub enum Pods {
     AliveUntil(Timestamp),
 }
 
+/// The manager and the Workload that a copy belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteIdentity<'a> {
+    /// The origin of the manager.
+    pub origin: &'a str,
+    /// Name of the Workload, the same on both sides.
+    pub workload: &'a str,
+}
+
 /// The manager's knowledge of a job in another cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum Remote<'a> {
@@ -332,8 +319,15 @@ pub struct Unmatched {
     pub lacking: BTreeSet<String>,
     /// Copies without a local object.
     pub stray: Vec<MemberId>,
-    /// The writes that bring copies up to date that run on while their objects are changed.
-    pub outdated: Vec<Write>,
+}
+
+/// A change that an object got after its copy was sent, and that the copy lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// The copy.
+    pub copy: MemberId,
+    /// The merge patch for it, with its version.
+    pub patch: Value,
 }
 
 /// The fields that a pod gets so that it is queued together with the others of its group.
@@ -428,10 +422,14 @@ pub trait JobKind: Send + Sync {
         original: &[JobPodSet],
     ) -> Vec<Value>;
 
-    /// The differences between the objects of a job and its copies: objects without a copy and the reverse, for a job of many objects;
-    /// changes that a running copy follows, for a kind that allows some.
+    /// The differences between the objects of a job and its copies. Empty for a kind whose jobs are one object.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
+    }
+
+    /// The changes of the objects of a job that their copies lack. Empty for a kind whose objects do not change after they were sent.
+    fn later(&self, _local: Members<'_>, _copies: Members<'_>) -> Vec<Later> {
+        Vec::new()
     }
 
     /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.

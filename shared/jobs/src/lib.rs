@@ -19,6 +19,7 @@
 pub mod kind;
 
 pub mod appwrapper;
+pub mod argo;
 pub mod batch;
 
 pub mod by_path;
@@ -45,7 +46,8 @@ mod every_kind;
 #[cfg(test)]
 mod fixture;
 
-pub use kind::{JobKind, JobPodSet};
+pub use kind::JobKind;
+pub use podset::JobPodSet;
 
 /// All kinds that are built, in the order of the table.
 pub fn registry() -> Vec<&'static dyn JobKind> {
@@ -68,6 +70,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &parent::DEPLOYMENT,
         &parent::STATEFUL_SET,
         &parent::LEADER_WORKER_SET,
+        &argo::Workflow,
     ]
 }
 

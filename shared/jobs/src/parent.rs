@@ -17,13 +17,12 @@ use serde_json::{Value, json};
 use crate::by_path::Path;
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Maker, Mark, Member, MemberMut, Members, Mirror, Remote, Why, Write,
+    Error, JobKind, Look, Maker, Mark, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Why, Write,
 };
 use crate::labels::{label, priority_class, queue};
 use crate::pod::role;
-use crate::podset::{InjectError, PodSetInfo};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
 use crate::webhook::{IMMUTABLE, label_field};
 
 pub use leader_worker::LEADER_WORKER_SET;

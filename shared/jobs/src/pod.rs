@@ -4,7 +4,7 @@
 //! been counted.
 //!
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
-//! another cluster), `node` (the node that stands for it), [`rules`] (the webhooks).
+//! another cluster), `later` (what they get after they were sent), `node` (the node that stands for their cluster), [`rules`] (the webhooks).
 
 use std::collections::BTreeSet;
 
@@ -17,17 +17,16 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    AsksForMore, Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target,
-    Tending, Unmatched, Why, Write,
+    AsksForMore, Defaulting, Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote,
+    RemoteIdentity, Target, Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
 use crate::needs::{self, Need};
-use crate::podset::{InjectError, PodSetInfo, inject};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
-use crate::webhook::Defaulting;
 
 pub(crate) mod group;
+mod later;
 mod node;
 mod remote;
 pub(crate) mod role;
@@ -158,6 +157,10 @@ impl JobKind for PlainPod {
         remote::unmatched(local, copies)
     }
 
+    fn later(&self, local: Members<'_>, copies: Members<'_>) -> Vec<Later> {
+        later::later(local, copies)
+    }
+
     fn settle(&self, local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
         node::settle(local, copies, node)
     }
@@ -275,17 +278,21 @@ fn is_released(pod: Member<'_>) -> bool {
 }
 
 /// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which other clients add.
-fn patch(pod: Member<'_>, target: Target, mut patch: Value) -> Write {
+fn patch(pod: Member<'_>, target: Target, patch: Value) -> Write {
+    Write::Patch {
+        of: pod.id(),
+        target,
+        patch: versioned(pod, patch),
+    }
+}
+
+fn versioned(pod: Member<'_>, mut patch: Value) -> Value {
     json::set(
         &mut patch,
         &["metadata", "resourceVersion"],
         json!(pod.meta.resource_version),
     );
-    Write::Patch {
-        of: pod.id(),
-        target,
-        patch,
-    }
+    patch
 }
 
 /// Removes our finalizer; `None` when it is not set.

@@ -3,18 +3,42 @@
 //! *Source*: `spec/jobs.md 5.8, 5.9`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use roadstead_api::constants::{annotations, labels};
 use roadstead_core::name::{CheckName, FlavorName};
 use roadstead_core::queue::Flavor;
 use roadstead_core::status::{Admission, CheckState};
-use roadstead_core::workload::Toleration;
+use roadstead_core::taint::Toleration;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::json;
-use crate::kind::JobPodSet;
 use crate::problem::is_label;
+
+/// One homogeneous group of pods of a job.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobPodSet {
+    /// Its name, lower case.
+    pub name: String,
+    /// The number of pods.
+    pub count: u32,
+    /// The least number of pods with which it could start.
+    pub min_count: Option<u32>,
+    /// The pod template, as the job has it.
+    pub template: Value,
+}
+
+impl fmt::Debug for JobPodSet {
+    /// Leaves the template out: environment variables of its containers may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobPodSet")
+            .field("name", &self.name)
+            .field("count", &self.count)
+            .field("min_count", &self.min_count)
+            .finish_non_exhaustive()
+    }
+}
 
 /// What to add to the pods of one pod set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,17 +6,8 @@ use roadstead_api::constants::{annotations, labels};
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::{JobKind, Member};
+use crate::kind::{JobKind, Member, RemoteIdentity};
 use crate::problem::is_label_value;
-
-/// The manager and the Workload that a copy belongs to.
-#[derive(Clone, Copy, Debug)]
-pub struct RemoteIdentity<'a> {
-    /// The origin of the manager.
-    pub origin: &'a str,
-    /// Name of the Workload, the same on both sides.
-    pub workload: &'a str,
-}
 
 /// The parts of every copy: name, namespace, labels and annotations, the whole spec without the managed-by field, the origin label, and the
 /// name of its Workload. That name is an annotation and, for workers before 0.18, also a label when it fits.

@@ -15,12 +15,13 @@ use crate::by_path::write;
 use crate::jobset::JOBSET;
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
+    Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
+    Write,
 };
 use crate::labels::annotation;
-use crate::podset::{InjectError, PodSetInfo, inject};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::remote::skeleton;
 
 /// The kind `trainer.kubeflow.org/v1alpha1 TrainJob`.
 #[derive(Clone, Copy, Debug)]

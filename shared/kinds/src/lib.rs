@@ -35,6 +35,8 @@ pub struct Kind {
     pub idle: Idle,
     /// How many objects make up a job of this kind.
     pub members: Members,
+    /// Which of its objects wait for a webhook.
+    pub review: Review,
     /// What its integration can do beyond queueing in one cluster.
     pub abilities: &'static [Ability],
     /// The rights that the processes need for it.
@@ -90,6 +92,15 @@ pub enum Members {
     Group,
     /// One object, and the pods that its own controller makes; the pod integration handles these pods.
     WithPods,
+}
+
+/// Which objects of a kind are reviewed by webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Review {
+    /// Every object.
+    Every,
+    /// Those that name a queue, unless jobs without one are held too. For kinds of which a cluster has many objects, or writes them often.
+    Queued,
 }
 
 /// What an integration can do beyond queueing in one cluster.
@@ -283,12 +294,12 @@ mod tests {
 
     /// Spec: jobs 4.1, jobs 7.1
     #[test]
-    fn eighteen_kinds_are_known_each_once_under_every_name() {
+    fn nineteen_kinds_are_known_each_once_under_every_name() {
         let distinct = |name: fn(&Kind) -> String| TABLE.iter().map(name).collect::<BTreeSet<_>>().len();
-        assert_eq!(distinct(|row| row.framework.to_owned()), 18);
-        assert_eq!(distinct(|row| row.kind.to_owned()), 18);
-        assert_eq!(distinct(|row| format!("{}/{}", row.group, row.plural)), 18);
-        assert_eq!(TABLE.iter().count(), 18);
+        assert_eq!(distinct(|row| row.framework.to_owned()), 19);
+        assert_eq!(distinct(|row| row.kind.to_owned()), 19);
+        assert_eq!(distinct(|row| format!("{}/{}", row.group, row.plural)), 19);
+        assert_eq!(TABLE.iter().count(), 19);
         assert_eq!(TABLE.of("kubeflow.org", "MPIJob").unwrap().version, "v2beta1");
         assert_eq!(TABLE.of("batch", "MPIJob"), None);
         assert_eq!(rows::POD.to_string(), "v1, Kind=Pod");

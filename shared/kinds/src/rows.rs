@@ -1,11 +1,11 @@
 //! The rows, in the order of `spec/jobs.md 4.1`.
 
 use crate::{
-    Ability, Absent, Built, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Right, Rights,
+    Ability, Absent, Built, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Review, Right, Rights,
 };
 
 /// All rows.
-pub(crate) static ALL: [&Kind; 18] = [
+pub(crate) static ALL: [&Kind; 19] = [
     &JOB,
     &JOB_SET,
     &MPI_JOB,
@@ -24,6 +24,7 @@ pub(crate) static ALL: [&Kind; 18] = [
     &DEPLOYMENT,
     &STATEFUL_SET,
     &LEADER_WORKER_SET,
+    &WORKFLOW,
 ];
 
 /// Rights for an object that its own controller runs. The engine suspends, starts, stops and deletes it, and shows the status of its copy
@@ -95,6 +96,7 @@ const COMMON: Kind = Kind {
     managed_by: None,
     idle: Idle::ManagedBy,
     members: Members::One,
+    review: Review::Every,
     abilities: ADOPTED,
     rights: OF_JOBS,
     implies: None,
@@ -361,6 +363,7 @@ pub static POD: Kind = Kind {
     built: Built::Whole,
     idle: Idle::Gate,
     members: Members::Group,
+    review: Review::Queued,
     rights: OF_PODS,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
@@ -412,5 +415,24 @@ pub static LEADER_WORKER_SET: Kind = Kind {
     abilities: &[],
     rights: OF_PARENTS,
     implies: Some("pod"),
+    ..COMMON
+};
+
+/// Argo's `Workflow` as one unit. Unlike the anchor, which does not know it. It is not dispatched: its controller runs the steps where the
+/// Workflow is. *Source*: `spec/jobs.md 9.15`.
+pub static WORKFLOW: Kind = Kind {
+    framework: "argoproj.io/workflow",
+    group: "argoproj.io",
+    version: "v1alpha1",
+    kind: "Workflow",
+    plural: "workflows",
+    built: Built::Whole,
+    idle: Idle::Held,
+    review: Review::Queued,
+    abilities: &[],
+    rights: Rights {
+        engine: OF_JOBS.engine,
+        account: &[],
+    },
     ..COMMON
 };

@@ -1,19 +1,25 @@
-//! The only room that talks to Kubernetes API servers.
+//! How Roadstead talks to Kubernetes API servers.
+//!
+//! All clients are made here, and what the processes watch is cached here. Stored objects are changed by [`write`]; only the
+//! children of an `AppWrapper` are created elsewhere, because there the code of a refusal decides. Single reads and reviews are
+//! sent by the crates that need them, over clients of this one, so the same permits and limits hold for them.
 //!
 //! It **never** decides anything: it connects, keeps caches filled, writes what it is told, and turns the answers of API servers
 //! into values ([`write::Written`]) for the decisions. Not found, conflict and "already there" are answers, not errors.
 //!
-//! Reading order: [`connect`] (a client), [`cache`] (the objects of a cluster, read without asking it), [`queue`] and
-//! [`reconcile`] (which object is due, and the workers for it), [`write`] (one request each), [`events`], [`rest`] (pauses after
-//! writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all),
-//! [`date`] (the cluster's time), [`served`] (which kinds), [`trouble`] (failures logged once); `raw` (answers before they are
-//! decoded), `bound` (size limits), `stall` (time limits), `patience` (pauses that an API server asks for).
+//! Reading order: [`connect`] (a client), [`cache`] (the objects of a cluster, read without asking it), [`write`] (one request
+//! each), [`failure`] (the error model), [`queue`] and [`reconcile`] (which object is due, the workers for it, and the policy for
+//! failures), [`retry`] (pauses of other loops), [`events`], [`rest`] (pauses after writes that nothing waits for), [`latest`] (a
+//! value to wait for), [`permit`] (whether anything may be changed at all), [`date`] (the cluster's time), [`served`] (which
+//! kinds), [`trouble`] (failures logged once); `raw` (answers before they are decoded), `bound` (size limits), `stall` (time
+//! limits), `patience` (pauses that an API server asks for).
 
 pub mod cache;
 pub mod connect;
 pub mod date;
 pub mod dirty;
 pub mod events;
+pub mod failure;
 pub mod latest;
 pub mod permit;
 pub mod queue;

@@ -1,25 +1,36 @@
 //! Workers that take keys from a [`Queue`] and reconcile them, each key by one worker at a time.
 //!
-//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause; others are not held up. A lasting
-//! failure is logged once per text, not at each attempt.
+//! Here is the one policy for failures: what each [`Verdict`] costs in pauses, and what is logged.
+//!
+//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause, unless it was given up until it changes;
+//! others are not held up. A lasting failure is logged once per text, not at each attempt.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use roadstead_core::retry::Verdict;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::failure::Failure;
 use crate::queue::Queue;
-use crate::retry::Failures;
+use crate::retry::Dice;
 use crate::trouble::Troubles;
+use crate::write::Written;
 
-/// First and longest pause after a failed reconcile.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
+/// First pause after a failure that time may cure.
+const PASSING: Duration = Duration::from_millis(100);
+/// First pause after a failure that lasts until something changes, which often no watch of this process shows.
+const LASTING: Duration = Duration::from_secs(1);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+/// Pause after a write met a newer version; the watch usually brings that version sooner.
+pub const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a reconcile ended.
 #[derive(Debug)]
@@ -30,8 +41,28 @@ pub enum Outcome {
     After(Duration),
     /// Nothing could be done yet; look again after this time. An earlier failure does not count as over.
     NotYet(Duration),
-    /// It failed in a passing way; try again after a growing pause. The text is logged when it differs from the last one.
-    Failed(String),
+    /// It failed; try again after a growing pause, if the verdict allows. The text is logged when it differs from the last one.
+    Failed(Failure),
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl<K> Written<K> {
+    /// The object as it is now, or `None` when it is gone, if the reconcile goes on after this write; `what` was attempted.
+    ///
+    /// *Errors*: the reconcile ends: another client was faster, the API server refused, or it gave no clear answer.
+    pub fn or_end(self, what: impl Display) -> Result<Option<Box<K>>, Outcome> {
+        match self {
+            Self::Conflict | Self::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+            Self::Done(_) | Self::Gone | Self::Refused(_) | Self::Unclear(_) => {
+                self.stored().map_err(|failure| failure.in_doing(what).into())
+            }
+        }
+    }
 }
 
 /// Runs `workers` workers until `stop`. `name` names the reconciler in logs.
@@ -46,15 +77,14 @@ pub async fn run<K, F, Fut>(
     F: Fn(K) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Outcome> + Send,
 {
-    let failures = Arc::new(Failures::new(RETRY.0, RETRY.1));
-    let telling = Arc::new(Telling {
+    let policy = Arc::new(Policy {
         name,
         troubles: Troubles::default(),
+        dice: Mutex::new(Dice::new()),
     });
     let mut set = JoinSet::new();
     for _ in 0..workers {
-        let (queue, failures, stop, work) = (queue.clone(), failures.clone(), stop.clone(), work.clone());
-        let telling = telling.clone();
+        let (queue, policy, stop, work) = (queue.clone(), policy.clone(), stop.clone(), work.clone());
         set.spawn(async move {
             loop {
                 let key = tokio::select! {
@@ -64,24 +94,19 @@ pub async fn run<K, F, Fut>(
                 };
                 let outcome = AssertUnwindSafe(work(key.clone())).catch_unwind().await;
                 match outcome {
-                    Ok(Outcome::Done) => {
-                        failures.succeeded(&key);
-                        telling.succeeded(&key);
-                    }
+                    Ok(Outcome::Done) => policy.succeeded(&key),
                     Ok(Outcome::After(delay)) => {
-                        failures.succeeded(&key);
-                        telling.succeeded(&key);
+                        policy.succeeded(&key);
                         queue.add_after(key.clone(), delay);
                     }
                     Ok(Outcome::NotYet(delay)) => queue.add_after(key.clone(), delay),
-                    Ok(Outcome::Failed(why)) => {
-                        let pause = failures.failed(key.clone());
-                        telling.failed(&key, &why, pause);
-                        queue.add_after(key.clone(), pause);
+                    Ok(Outcome::Failed(failure)) => {
+                        if let Some(pause) = policy.failed(&key, &failure) {
+                            queue.add_after(key.clone(), pause);
+                        }
                     }
                     Err(panic) => {
-                        let pause = failures.failed(key.clone());
-                        telling.panicked(&key, panic_text(&*panic), pause);
+                        let pause = policy.panicked(&key, panic_text(&*panic));
                         queue.add_after(key.clone(), pause);
                     }
                 }
@@ -92,29 +117,52 @@ pub async fn run<K, F, Fut>(
     while set.join_next().await.is_some() {}
 }
 
-/// Logs the failures of one reconciler.
-struct Telling<K> {
+/// What one reconciler does after failures: it logs them, and pauses.
+struct Policy<K> {
     name: &'static str,
     troubles: Troubles<K>,
+    dice: Mutex<Dice>,
 }
 
-impl<K: Ord + Clone + Display> Telling<K> {
-    fn failed(&self, key: &K, why: &str, pause: Duration) {
-        let name = self.name;
-        if self.troubles.is_news(key.clone(), why) {
+impl<K: Ord + Clone + Display> Policy<K> {
+    fn pause(&self, first: Duration, attempts: u32) -> Duration {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        dice.pause(first, PAUSE_MAX, attempts)
+    }
+
+    /// The pause before the next attempt; `None` when only a change of the object causes one.
+    fn failed(&self, key: &K, failure: &Failure) -> Option<Duration> {
+        let (attempts, is_news) = self.troubles.failed(key.clone(), failure.text());
+        let first = match failure.verdict() {
+            Verdict::Retry => PASSING,
+            Verdict::WaitForChange => LASTING,
+            Verdict::GiveUp => {
+                tracing::error!(
+                    reconciler = self.name,
+                    object = %key,
+                    "{failure}; it is not tried again before the object changes"
+                );
+                return None;
+            }
+        };
+        let (name, pause) = (self.name, self.pause(first, attempts));
+        if is_news {
             tracing::warn!(
                 reconciler = name,
                 object = %key,
                 retry_in = ?pause,
-                "{why}; it is tried again until it succeeds, and not logged again in the same words"
+                "{failure}; it is tried again until it succeeds, and not logged again in the same words"
             );
         } else {
-            tracing::debug!(reconciler = name, object = %key, retry_in = ?pause, "{why}");
+            tracing::debug!(reconciler = name, object = %key, retry_in = ?pause, "{failure}");
         }
+        Some(pause)
     }
 
-    fn panicked(&self, key: &K, text: &str, pause: Duration) {
-        if self.troubles.is_news(key.clone(), text) {
+    fn panicked(&self, key: &K, text: &str) -> Duration {
+        let (attempts, is_news) = self.troubles.failed(key.clone(), text);
+        let pause = self.pause(PASSING, attempts);
+        if is_news {
             tracing::error!(
                 reconciler = self.name,
                 object = %key,
@@ -123,6 +171,7 @@ impl<K: Ord + Clone + Display> Telling<K> {
                  object or another version of the program; please report it"
             );
         }
+        pause
     }
 
     /// Why not after one failure: most are momentary, as when two clients write the same object.
@@ -144,13 +193,45 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio_util::sync::CancellationToken;
+    use tokio::time::Instant;
 
-    use super::{Outcome, run};
-    use crate::queue::{Lane, Queue};
+    use super::*;
+    use crate::queue::Lane;
+
+    /// Runs one key whose work fails with each of these in turn and then succeeds; returns when it succeeded, in milliseconds.
+    async fn time_of_success(failures: Vec<Failure>) -> Option<u128> {
+        let (queue, stop, began) = (Arc::new(Queue::new()), CancellationToken::new(), Instant::now());
+        let (left, at) = (Arc::new(Mutex::new(failures)), Arc::new(Mutex::new(None)));
+        queue.add("key", Lane::New);
+        let told = at.clone();
+        let work = move |_: &'static str| {
+            let next = left.lock().unwrap().pop();
+            if next.is_none() {
+                *told.lock().unwrap() = Some(began.elapsed().as_millis());
+            }
+            async move { next.map_or(Outcome::Done, Outcome::Failed) }
+        };
+        let end = async {
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            stop.cancel();
+        };
+        tokio::join!(run("test", queue, 1, stop.clone(), work), end);
+        *at.lock().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_decides_about_the_pause() {
+        let passing = time_of_success(vec![Failure::passing("busy"); 2]).await.unwrap();
+        assert!((300..=361).contains(&passing), "{passing}");
+        let lasting = time_of_success(vec![Failure::lasting("forbidden"); 2])
+            .await
+            .unwrap();
+        assert!((3000..=3601).contains(&lasting), "{lasting}");
+        let json = Failure::from(serde_json::from_str::<u8>("x").unwrap_err());
+        assert_eq!(time_of_success(vec![json]).await, None, "only a change helps");
+    }
 
     /// Spec: safety F34.
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,9 @@
-//! Pauses between attempts. The only place that names the `backoff` crate.
+//! Pauses between attempts, spread so that many waiting tasks do not come back at the same moment. The only place that names the
+//! crate `backoff`.
 //!
-//! Invariant: pauses grow by a factor of two up to the longest one, and are spread by a seeded jitter of at most 20 %, so
-//! that many waiting tasks do not come back at the same moment.
+//! Invariant: pauses double up to the longest one; a seeded jitter adds at most 20 %.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use backoff::ExponentialBackoff;
@@ -15,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 
 /// Share of a pause by which it may grow.
 const JITTER: f64 = 0.2;
-/// Keys whose failures are remembered by one [`Failures`] at most.
-const KEYS_MAX: usize = 100_000;
+/// Limit: more steps than this change nothing, because every longest pause is reached long before.
+const STEPS_MAX: u32 = 64;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed);
 
@@ -25,80 +23,70 @@ pub fn reseed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
 
+/// The random values of one user of pauses.
+#[derive(Debug)]
+pub(crate) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    pub(crate) fn new() -> Self {
+        Self(ChaCha8Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A little more than this pause.
+    fn spread(&mut self, pause: Duration) -> Duration {
+        pause.mul_f64(1.0 + self.0.random_range(0.0..JITTER))
+    }
+
+    /// The pause after this failed attempt, counted from 1, where pauses double from `first` to `longest`.
+    pub(crate) fn pause(&mut self, first: Duration, longest: Duration, attempt: u32) -> Duration {
+        let mut pauses = doubling(first, longest);
+        let mut pause = first;
+        for _ in 0..attempt.min(STEPS_MAX) {
+            pause = pauses.next_backoff().unwrap_or(longest);
+        }
+        self.spread(pause)
+    }
+}
+
+/// Pauses that double from `first` to `longest`.
+fn doubling(first: Duration, longest: Duration) -> ExponentialBackoff {
+    ExponentialBackoff {
+        current_interval: first,
+        initial_interval: first,
+        max_interval: longest,
+        multiplier: 2.0,
+        // Why zero and None: the crate would use its own random numbers and give up by wall clock; Roadstead decides both.
+        randomization_factor: 0.0,
+        max_elapsed_time: None,
+        ..ExponentialBackoff::default()
+    }
+}
+
 /// Growing pauses for one thing that keeps failing.
 #[derive(Debug)]
 pub struct Backoff {
-    policy: ExponentialBackoff,
-    dice: ChaCha8Rng,
+    pauses: ExponentialBackoff,
+    dice: Dice,
 }
 
 impl Backoff {
     /// Pauses from `first` to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        let policy = ExponentialBackoff {
-            current_interval: first,
-            initial_interval: first,
-            max_interval: longest,
-            multiplier: 2.0,
-            // Why zero and None: the crate would use its own random numbers and give up by wall clock; Roadstead decides both.
-            randomization_factor: 0.0,
-            max_elapsed_time: None,
-            ..ExponentialBackoff::default()
-        };
         Self {
-            policy,
-            dice: ChaCha8Rng::seed_from_u64(SEED.fetch_add(1, Ordering::Relaxed)),
+            pauses: doubling(first, longest),
+            dice: Dice::new(),
         }
     }
 
     /// The pause before the next attempt.
     pub fn pause(&mut self) -> Duration {
-        let pause = self.policy.next_backoff().unwrap_or(self.policy.max_interval);
-        pause.mul_f64(1.0 + self.dice.random_range(0.0..JITTER))
+        let pause = self.pauses.next_backoff().unwrap_or(self.pauses.max_interval);
+        self.dice.spread(pause)
     }
 
     /// Starts over after a success.
     pub fn reset(&mut self) {
-        self.policy.reset();
-    }
-}
-
-/// Growing pauses for many things, by key.
-#[derive(Debug)]
-pub struct Failures<K> {
-    first: Duration,
-    longest: Duration,
-    by_key: Mutex<BTreeMap<K, Backoff>>,
-}
-
-impl<K: Ord> Failures<K> {
-    /// Nothing has failed yet; pauses will go from `first` to `longest`.
-    pub const fn new(first: Duration, longest: Duration) -> Self {
-        Self {
-            first,
-            longest,
-            by_key: Mutex::new(BTreeMap::new()),
-        }
-    }
-
-    /// Notes a failure and returns how long to wait.
-    pub fn failed(&self, key: K) -> Duration {
-        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_key.len() >= KEYS_MAX {
-            by_key.clear();
-        }
-        by_key
-            .entry(key)
-            .or_insert_with(|| Backoff::new(self.first, self.longest))
-            .pause()
-    }
-
-    /// Notes a success.
-    pub fn succeeded(&self, key: &K) {
-        self.by_key
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.pauses.reset();
     }
 }
 
@@ -106,7 +94,7 @@ impl<K: Ord> Failures<K> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Backoff, Failures};
+    use super::{Backoff, Dice};
 
     #[test]
     fn pauses_double_up_to_the_longest_and_start_over_after_success() {
@@ -119,6 +107,18 @@ mod tests {
         assert!(backoff.pause() < Duration::from_millis(121));
     }
 
+    #[test]
+    fn the_pause_after_an_attempt_is_the_one_that_so_many_failures_reach() {
+        let pause = |attempt| {
+            Dice::new()
+                .pause(Duration::from_millis(100), Duration::from_millis(350), attempt)
+                .as_millis()
+        };
+        for (attempt, base) in [(1, 100), (2, 200), (3, 350), (u32::MAX, 350)] {
+            assert!((base..=base * 12 / 10).contains(&pause(attempt)), "{attempt}");
+        }
+    }
+
     /// Spec: safety F31
     #[test]
     fn those_that_fail_at_the_same_moment_do_not_come_back_at_the_same_moment() {
@@ -128,15 +128,5 @@ mod tests {
         let spread = pauses[19].saturating_sub(pauses[0]);
         assert!(spread > Duration::from_secs(1), "{pauses:?}");
         assert!(pauses.is_sorted_by(|one, next| one < next), "{pauses:?}");
-    }
-
-    #[test]
-    fn each_key_has_its_own_pauses() {
-        let failures = Failures::new(Duration::from_millis(10), Duration::from_secs(1));
-        failures.failed("a");
-        assert!(failures.failed("a") >= Duration::from_millis(20));
-        assert!(failures.failed("b") <= Duration::from_millis(12));
-        failures.succeeded(&"a");
-        assert!(failures.failed("a") <= Duration::from_millis(12));
     }
 }

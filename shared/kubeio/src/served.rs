@@ -7,9 +7,6 @@ use kube::Client;
 use kube::discovery::ApiResource;
 use serde::de::DeserializeOwned;
 
-use crate::cache::Health;
-use crate::write;
-
 /// What an API server says about a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
@@ -49,30 +46,6 @@ pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, k
     } else {
         Served::Otherwise(serving)
     })
-}
-
-/// The health of a cache after a failed list or watch: with a kind to ask for, "not found" may mean that it is not served.
-pub(crate) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Health {
-    let failing = |error: &kube::Error| Health::Failing(write::describe(error));
-    let (Some(kind), kube::Error::Api(status)) = (kind, error) else {
-        return failing(error);
-    };
-    if status.code != 404 {
-        return failing(error);
-    }
-    match served(client, kind).await {
-        Ok(Served::No) => Health::NotServed,
-        Ok(Served::Yes) => failing(error),
-        Ok(Served::Otherwise(versions)) => Health::Failing(format!(
-            "{} of group \"{}\" are served in version {} only, and this release speaks version {}: install a release of the kind \
-             that serves it",
-            kind.plural,
-            kind.group,
-            versions.join(", "),
-            kind.version
-        )),
-        Err(error) => failing(&error),
-    }
 }
 
 async fn versions(client: &Client, group: &str) -> Result<Vec<String>, kube::Error> {

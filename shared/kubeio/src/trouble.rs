@@ -12,7 +12,7 @@ use crate::latest::Follower;
 /// How long lists or watches of a kind may fail before it is reported.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 /// Limit: how many things one [`Troubles`] remembers.
-const TROUBLES_MAX: usize = 10_000;
+const TROUBLES_MAX: usize = 100_000;
 
 /// Reports when a cache could not be kept up for a while, with the API server's words, and (without words) when it is kept up
 /// again. Never ends.
@@ -76,6 +76,11 @@ impl<K: Ord> Troubles<K> {
     /// Notes a failure with this text; tells whether to report it.
     #[must_use]
     pub fn is_news(&self, key: K, words: &str) -> bool {
+        self.failed(key, words).1
+    }
+
+    /// As [`Self::is_news`], with the number of failed attempts up to this one.
+    pub(crate) fn failed(&self, key: K, words: &str) -> (u32, bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Limit: beyond it a failure is reported once more than needed, never less.
         if all.len() >= TROUBLES_MAX && !all.contains_key(&key) {
@@ -83,7 +88,7 @@ impl<K: Ord> Troubles<K> {
         }
         let lasting = all.entry(key).or_default();
         lasting.attempts = lasting.attempts.saturating_add(1);
-        lasting.trouble.is_news(words)
+        (lasting.attempts, lasting.trouble.is_news(words))
     }
 
     /// Notes a success; returns the number of failed attempts before it, if any.

@@ -7,10 +7,12 @@ use std::fmt::Debug;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
+use roadstead_core::retry::Verdict;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::failure::{Failure, verdict_of, with_causes};
 use crate::raw;
 
 /// What an API server answered to a write.
@@ -32,15 +34,15 @@ pub enum Written<K> {
 }
 
 impl<K> Written<K> {
-    /// The same answer, with the object converted.
-    pub fn map<T>(self, f: impl FnOnce(Box<K>) -> Box<T>) -> Written<T> {
+    /// The object as it is now; `None` when it is gone or another client was faster, which the watch shows.
+    ///
+    /// *Errors*: the API server refused, or gave no clear answer.
+    pub fn stored(self) -> Result<Option<Box<K>>, Failure> {
         match self {
-            Self::Done(object) => Written::Done(f(object)),
-            Self::Gone => Written::Gone,
-            Self::Conflict => Written::Conflict,
-            Self::AlreadyExists => Written::AlreadyExists,
-            Self::Refused(why) => Written::Refused(why),
-            Self::Unclear(why) => Written::Unclear(why),
+            Self::Done(object) => Ok(Some(object)),
+            Self::Gone | Self::Conflict | Self::AlreadyExists => Ok(None),
+            Self::Refused(why) => Err(Failure::lasting(why)),
+            Self::Unclear(why) => Err(Failure::passing(why)),
         }
     }
 }
@@ -52,7 +54,7 @@ where
 {
     let body = match serde_json::to_vec(object) {
         Ok(body) => body,
-        Err(error) => return failed(&kube::Error::SerdeError(error)),
+        Err(error) => return Written::Refused(error.to_string()),
     };
     let request = Request::new(api.resource_url()).create(&PostParams::default(), body);
     send(api, request).await
@@ -95,8 +97,8 @@ where
 
 /// Binds a pod to a node, but only if it still has this `uid`. One that is gone, or is on a node, is left as it is.
 ///
-/// *Errors*: in what words it was refused, or that no answer came.
-pub async fn bind<K>(api: &Api<K>, name: &str, uid: &str, node: &str) -> Result<(), String>
+/// *Errors*: it was refused, or no answer came.
+pub async fn bind<K>(api: &Api<K>, name: &str, uid: &str, node: &str) -> Result<(), Failure>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -111,7 +113,7 @@ where
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && !is_webhook_refusal(&status) => {
             Ok(())
         }
-        Err(error) => Err(describe(&error)),
+        Err(error) => Err(Failure::of(&error)),
     }
 }
 
@@ -223,8 +225,10 @@ fn failed<K>(error: &kube::Error) -> Written<K> {
         404 if is_about_object(status) => Written::Gone,
         409 if status.reason == "AlreadyExists" => Written::AlreadyExists,
         409 => Written::Conflict,
-        408 | 429 | 500..=599 if !is_webhook_refusal(status) => Written::Unclear(describe(error)),
-        _ => Written::Refused(describe(error)),
+        _ => match verdict_of(error) {
+            Verdict::Retry => Written::Unclear(describe(error)),
+            Verdict::WaitForChange | Verdict::GiveUp => Written::Refused(describe(error)),
+        },
     }
 }
 
@@ -278,16 +282,7 @@ pub fn describe(error: &kube::Error) -> String {
             without_values(&status.message)
         };
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
+    with_causes(error)
 }
 
 #[cfg(test)]

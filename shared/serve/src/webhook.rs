@@ -43,6 +43,9 @@ pub type Prepared = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// Answers one conversion review.
 pub type ConversionHandler = Arc<dyn Fn(ConversionRequest) -> ConversionResponse + Send + Sync>;
 
+/// Says why this process does not pass a request to a pod on to where it runs; from the pod's namespace and name.
+pub type NodeAnswer = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
+
 /// Path of the conversion webhook.
 pub const CONVERT_PATH: &str = "/convert";
 
@@ -83,6 +86,7 @@ enum Handler {
 #[derive(Clone, Default)]
 pub struct Webhooks {
     handlers: BTreeMap<String, Handler>,
+    node: Option<NodeAnswer>,
 }
 
 impl std::fmt::Debug for Webhooks {
@@ -126,6 +130,12 @@ impl Webhooks {
         self.register(path.into(), Handler::Conversion(handler))
     }
 
+    /// Answers what an API server asks the kubelet of a node: logs, exec, attach and port-forward of a pod. Why here: a node that stands
+    /// for another cluster names the port of this server as its kubelet's, so it needs no further port and no further certificate.
+    pub fn node(&mut self, answer: NodeAnswer) {
+        self.node = Some(answer);
+    }
+
     /// Every registered path, in order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.handlers.keys().map(String::as_str)
@@ -161,6 +171,10 @@ struct Server {
 async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let Some(handler) = server.webhooks.handlers.get(&path).cloned() else {
+        if let (Some(node), Some((namespace, pod))) = (&server.webhooks.node, asked_of_kubelet(&path)) {
+            // Why this code: API servers pass the text of an unknown one on to the user.
+            return (StatusCode::NOT_IMPLEMENTED, node(namespace, pod)).into_response();
+        }
         let message = format!("no webhook is served at {path}");
         return refuse(StatusCode::NOT_FOUND, "NotFound", &message);
     };
@@ -212,6 +226,17 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
         let message = "the process is ending";
         refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     })
+}
+
+/// The namespace and the name of the pod in a request to a kubelet. *Source*: the API of kubelets.
+fn asked_of_kubelet(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.strip_prefix('/')?.split('/');
+    let is_known = matches!(
+        parts.next()?,
+        "containerLogs" | "exec" | "attach" | "portForward" | "run"
+    );
+    let pod = (parts.next()?, parts.next()?);
+    is_known.then_some(pod)
 }
 
 fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {

@@ -2,11 +2,10 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{NamespaceResourceScope, Status};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -16,41 +15,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::action::{Action, TRACKING};
 use crate::capacity::Answer;
-use crate::job::TRACKING;
-use crate::jobset::{JobSet, JobSetStatus};
-use crate::torch::{PyTorchJob, PyTorchJobStatus};
-use crate::turn::Cluster;
+use crate::cluster::Cluster;
 use crate::watched::Key;
 
 /// Timeout of one write.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A write that is due. Each is idempotent, or names the version that it was decided on.
-#[derive(Debug, Clone)]
-pub(crate) enum Action {
-    CreatePod(Box<Pod>),
-    /// Removes the Job controller's finalizer.
-    ReleasePod(Arc<Pod>),
-    /// Deletes a pod with its grace period.
-    DeletePod(Arc<Pod>),
-    /// Removes the finalizer and deletes the pod, so that its Job does not count it.
-    DropPod(Arc<Pod>),
-    /// Deletes a pod that has ended, without a grace period.
-    RemovePod(Arc<Pod>),
-    BindPod(Arc<Pod>, String),
-    PodStatus(Arc<Pod>, Box<PodStatus>),
-    CreateJob(Box<Job>),
-    /// Changes a Job's spec, if the Job still has this version.
-    JobSpec(Box<Job>),
-    JobStatus(Arc<Job>, Box<JobStatus>),
-    DeleteJob(Arc<Job>),
-    JobSetStatus(Arc<JobSet>, Box<JobSetStatus>),
-    PyTorchJobStatus(Arc<PyTorchJob>, Box<PyTorchJobStatus>),
-    CreateNode(Box<Node>),
-    NodeStatus(Box<Node>),
-    Answer(Box<Answer>),
-}
 
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

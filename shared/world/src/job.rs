@@ -16,16 +16,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
 
-use crate::act::Action;
+use crate::action::{Action, Plan, TRACKING};
 use crate::{sooner, stamp};
 use tally::Tally;
 
 /// The `managedBy` of Jobs that name no controller.
 const CONTROLLER: &str = "kubernetes.io/job-controller";
-/// Keeps a pod until it is counted.
-pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pods created for one Job in one turn.
 const CREATE_MAX: i32 = 500;
 /// Pause after the first of several failures in a row; each further one doubles it.
@@ -38,32 +37,10 @@ const COMPLETE: &str = "Complete";
 const FAILURE_TARGET: &str = "FailureTarget";
 const FAILED: &str = "Failed";
 
-/// The writes that are due now, and when to decide again if nothing changes.
-#[derive(Debug, Default)]
-pub(crate) struct Plan {
-    pub(crate) actions: Vec<Action>,
-    pub(crate) due: Option<Timestamp>,
-}
-
-impl Plan {
-    fn of(actions: Vec<Action>) -> Self {
-        Self { actions, due: None }
-    }
-
-    pub(crate) fn add(&mut self, other: Self) {
-        self.actions.extend(other.actions);
-        self.due = sooner(self.due, other.due);
-    }
-}
-
 /// The writes that are due for all Jobs, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
-    for pod in pods {
-        if let Some(owner) = owner(pod) {
-            owned.entry(owner).or_default().push(pod);
-        }
-    }
+    let is_job = |owner: &OwnerReference| owner.kind == "Job" && owner.api_version == "batch/v1";
+    let mut owned = by_controller(pods, is_job);
     let mut plan = Plan::default();
     for job in jobs {
         let pods = job.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -78,14 +55,19 @@ pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Pl
     plan
 }
 
-/// The UID of the Job that controls a pod.
-fn owner(pod: &Pod) -> Option<&str> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| {
-            owner.controller == Some(true) && owner.kind == "Job" && owner.api_version == "batch/v1"
-        })
-        .map(|owner| owner.uid.as_str())
+/// The objects that are controlled by an object of a certain kind, by its UID.
+pub(crate) fn by_controller<K: Resource>(
+    objects: &[Arc<K>],
+    is_of_kind: impl Fn(&OwnerReference) -> bool,
+) -> BTreeMap<&str, Vec<&Arc<K>>> {
+    let mut owned: BTreeMap<&str, Vec<&Arc<K>>> = BTreeMap::new();
+    for object in objects {
+        let mut owners = object.meta().owner_references.iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner.controller == Some(true) && is_of_kind(owner)) {
+            owned.entry(&owner.uid).or_default().push(object);
+        }
+    }
+    owned
 }
 
 fn is_ours(job: &Job) -> bool {

@@ -5,8 +5,6 @@
 //! *Limits*: success and failure policies, restarts, orders of start, headless Services, volume claims and
 //! `ttlSecondsAfterFinished` are not played: the JobSet succeeds when all its Jobs have, and fails with the first that does.
 
-mod model;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,11 +13,10 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use crate::act::Action;
-use crate::job::Plan;
+use crate::action::{Action, Plan};
+use crate::job::by_controller;
+use crate::model::jobset::{JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus};
 use crate::stamp;
-pub(crate) use model::{JobSet, JobSetStatus};
-use model::{ReplicatedJob, ReplicatedJobStatus};
 
 /// The `managedBy` of JobSets that name no controller.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
@@ -34,12 +31,7 @@ const FAILED: &str = "Failed";
 
 /// The writes that are due for all JobSets, in the order of their names.
 pub(crate) fn decide(sets: &[Arc<JobSet>], jobs: &[Arc<Job>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Job>>> = BTreeMap::new();
-    for job in jobs {
-        if let Some(owner) = owner(job) {
-            owned.entry(owner).or_default().push(job);
-        }
-    }
+    let mut owned = by_controller(jobs, |owner| owner.kind == "JobSet");
     let mut plan = Plan::default();
     for set in sets.iter().filter(|set| is_ours(set)) {
         let jobs = set.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -49,14 +41,6 @@ pub(crate) fn decide(sets: &[Arc<JobSet>], jobs: &[Arc<Job>], now: Timestamp) ->
         });
     }
     plan
-}
-
-/// The UID of the JobSet that controls a Job.
-fn owner(job: &Job) -> Option<&str> {
-    let owners = job.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| owner.controller == Some(true) && owner.kind == "JobSet")
-        .map(|owner| owner.uid.as_str())
 }
 
 fn is_ours(set: &JobSet) -> bool {

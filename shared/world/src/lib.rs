@@ -18,13 +18,16 @@
 //! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
 //! preempts.
 //!
-//! Reading order: this file, `job`, `jobset`, `torch`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
+//! Reading order: this file, `job`, `jobset`, `torch`, `place`, `play`, [`capacity`], then `watched` and `cluster` (what the cluster holds), `action` and `act` (one write) and `turn` (the loop).
 
 mod act;
+mod action;
 pub mod capacity;
+mod cluster;
 mod job;
 mod jobset;
 mod kind;
+mod model;
 mod node;
 mod place;
 mod play;

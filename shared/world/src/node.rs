@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
-use crate::act::Action;
+use crate::action::Action;
 use crate::stamp;
 
 /// A node that exists only in the API.
@@ -40,20 +40,6 @@ impl Node {
         node.with_resource("cpu", cpu)
             .with_resource("memory", memory)
             .with_resource("pods", PODS_PER_NODE)
-    }
-
-    /// The node with one more label.
-    #[must_use]
-    pub fn with_label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// The node with one more taint.
-    #[must_use]
-    pub fn with_taint(mut self, taint: Taint) -> Self {
-        self.taints.push(taint);
-        self
     }
 
     /// The node with this amount of a resource, such as `nvidia.com/gpu`; replaces an earlier amount.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodStatus};
 use kube::ResourceExt as _;
 
-use crate::act::Action;
+use crate::action::Action;
 use crate::capacity::fit::{Rooms, Set};
 use crate::play::has_ended;
 use crate::stamp;

@@ -16,8 +16,7 @@ use kube::ResourceExt as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use crate::act::Action;
-use crate::job::Plan;
+use crate::action::{Action, Plan};
 use crate::{EXIT_CODE, RUN_SECONDS, sooner, stamp};
 
 /// How long a pod without the annotation runs.

@@ -5,9 +5,6 @@
 //! *Limits*: restarts (`restartPolicy: ExitCode`, `backoffLimit`), deadlines, time to live, elastic jobs and the Service of the
 //! master are not played. A pod that has failed fails the job.
 
-mod model;
-
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,12 +12,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use crate::act::Action;
-use crate::job::Plan;
+use crate::action::{Action, Plan};
+use crate::job::by_controller;
+use crate::model::torch::{Condition, PyTorchJob, PyTorchJobStatus, ReplicaSpec, ReplicaStatus};
 use crate::play::has_ended;
 use crate::stamp;
-use model::{Condition, ReplicaSpec, ReplicaStatus};
-pub(crate) use model::{PyTorchJob, PyTorchJobStatus};
 
 /// The `managedBy` of `PyTorchJobs` that name no controller.
 const CONTROLLER: &str = "kubeflow.org/training-operator";
@@ -44,12 +40,7 @@ const FAILED: &str = "Failed";
 
 /// The writes that are due for all `PyTorchJobs`, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
-    let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
-    for pod in pods {
-        if let Some(owner) = owner(pod) {
-            owned.entry(owner).or_default().push(pod);
-        }
-    }
+    let mut owned = by_controller(pods, |owner| owner.kind == KIND);
     let mut plan = Plan::default();
     for job in jobs.iter().filter(|job| is_ours(job)) {
         let pods = job.metadata.uid.as_deref().and_then(|uid| owned.remove(uid));
@@ -59,14 +50,6 @@ pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp
         });
     }
     plan
-}
-
-/// The UID of the `PyTorchJob` that controls a pod.
-fn owner(pod: &Pod) -> Option<&str> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    { owners }
-        .find(|owner| owner.controller == Some(true) && owner.kind == KIND)
-        .map(|owner| owner.uid.as_str())
 }
 
 fn is_ours(job: &PyTorchJob) -> bool {

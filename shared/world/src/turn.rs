@@ -4,17 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod, PodTemplate};
 use kube::{Client, ResourceExt as _};
-use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{Action, Outcome, act};
-use crate::jobset::JobSet;
-use crate::torch::PyTorchJob;
-use crate::watched::Watched;
+use crate::act::{Outcome, act};
+use crate::action::{Action, Plan};
+use crate::cluster::{Cluster, Parts};
 use crate::{Capacity, Clock, Jobs, Kind, World, capacity, job, jobset, node, place, play, sooner, torch};
 
 /// Pause after a turn in which a write was refused: its object has changed, and the watch will bring the change. Each such
@@ -23,81 +19,6 @@ const REFUSED: Duration = Duration::from_millis(50);
 const REFUSED_MAX: Duration = Duration::from_secs(5);
 /// Longest wait. Why a limit: a simulation may set its clock, and then a far-off timer would fire too late.
 const WAIT_MAX: Duration = Duration::from_hours(1);
-
-/// The cluster's objects that decisions need.
-pub(crate) struct Cluster {
-    pub(crate) jobs: Watched<Job>,
-    pub(crate) job_sets: Watched<JobSet>,
-    pub(crate) torch_jobs: Watched<PyTorchJob>,
-    pub(crate) pods: Watched<Pod>,
-    pub(crate) nodes: Watched<Node>,
-    pub(crate) templates: Watched<PodTemplate>,
-    pub(crate) requests: Watched<ProvisioningRequest>,
-}
-
-impl Cluster {
-    fn new(client: &Client) -> Self {
-        Self {
-            jobs: Watched::new(client),
-            job_sets: Watched::new(client),
-            torch_jobs: Watched::new(client),
-            pods: Watched::new(client),
-            nodes: Watched::new(client),
-            templates: Watched::new(client),
-            requests: Watched::new(client),
-        }
-    }
-
-    /// Takes in one change, and then all that have arrived already.
-    async fn next(&mut self, parts: Parts) {
-        self.turn(parts).await;
-        loop {
-            tokio::select! {
-                biased;
-                () = self.turn(parts) => {}
-                () = std::future::ready(()) => return,
-            }
-        }
-    }
-
-    /// Takes in one change of a watched kind. Kinds that no part needs are not watched.
-    async fn turn(&mut self, parts: Parts) {
-        let Parts {
-            jobs,
-            job_sets,
-            torch_jobs,
-            pods,
-            nodes,
-            capacity,
-        } = parts;
-        tokio::select! {
-            biased;
-            () = self.jobs.turn(), if jobs => {}
-            () = self.job_sets.turn(), if job_sets => {}
-            () = self.torch_jobs.turn(), if torch_jobs => {}
-            () = self.pods.turn(), if pods => {}
-            () = self.nodes.turn(), if nodes => {}
-            () = self.templates.turn(), if capacity => {}
-            () = self.requests.turn(), if capacity => {}
-            else => std::future::pending().await,
-        }
-    }
-}
-
-/// Which kinds are watched.
-#[derive(Debug, Clone, Copy)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one answer per kind, each read in one place"
-)]
-struct Parts {
-    jobs: bool,
-    job_sets: bool,
-    torch_jobs: bool,
-    pods: bool,
-    nodes: bool,
-    capacity: bool,
-}
 
 /// Plays the world in a cluster until `stop`. `client` needs the rights of a Job controller, a scheduler and kubelets.
 /// Definitions may come later. After lost connections, conflicts and refusals the loop lists or decides again.
@@ -220,7 +141,7 @@ impl Player {
         }
     }
 
-    fn decide(&self, part: Part, now: Timestamp) -> job::Plan {
+    fn decide(&self, part: Part, now: Timestamp) -> Plan {
         let Cluster {
             jobs,
             job_sets,
@@ -230,7 +151,7 @@ impl Player {
             templates,
             requests,
         } = &self.cluster;
-        let actions = |actions| job::Plan { actions, due: None };
+        let actions = |actions| Plan { actions, due: None };
         match part {
             Part::JobSets if self.parts.job_sets && job_sets.is_live() && jobs.is_live() => {
                 jobset::decide(&job_sets.all(), &jobs.all(), now)
@@ -271,7 +192,7 @@ impl Player {
                 .all(|live| *live) =>
             {
                 let Capacity::Answered(policy) = &self.world.capacity else {
-                    return job::Plan::default();
+                    return Plan::default();
                 };
                 let cluster = capacity::Cluster {
                     requests: requests.all(),
@@ -281,7 +202,7 @@ impl Player {
                 };
                 let capacity::Verdicts { answers, due } = capacity::decide(&cluster, policy, now);
                 let answers = answers.into_iter().map(|answer| Action::Answer(Box::new(answer)));
-                job::Plan {
+                Plan {
                     actions: answers.collect(),
                     due,
                 }
@@ -292,7 +213,7 @@ impl Player {
             | Part::Nodes
             | Part::Place
             | Part::Play
-            | Part::Capacity => job::Plan::default(),
+            | Part::Capacity => Plan::default(),
         }
     }
 

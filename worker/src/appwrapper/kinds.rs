@@ -14,6 +14,7 @@ use roadstead_core::name::Key;
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::write::{self, Written};
 use tokio::task::JoinSet;
@@ -99,7 +100,7 @@ pub(super) enum Found {
     /// It certainly does not exist.
     NotThere,
     /// The API server gave no clear answer, and why.
-    Unclear(String),
+    Unclear(Failure),
 }
 
 impl Kinds {
@@ -116,7 +117,7 @@ impl Kinds {
     /// The kind of this name; `None` when the API server does not serve it.
     ///
     /// *Errors*: the API server did not answer.
-    pub(super) async fn find(&self, api_version: &str, kind: &str) -> Result<Option<Arc<Kind>>, String> {
+    pub(super) async fn find(&self, api_version: &str, kind: &str) -> Result<Option<Arc<Kind>>, Failure> {
         let name = (api_version.to_owned(), kind.to_owned());
         match self.known.get(&name) {
             Some(known) => Ok(Some(known)),
@@ -135,7 +136,7 @@ impl Kinds {
         Some(Owners { client, resource })
     }
 
-    async fn ask_for_kind(&self, name: &Name) -> Result<Option<(ApiResource, ApiCapabilities)>, String> {
+    async fn ask_for_kind(&self, name: &Name) -> Result<Option<(ApiResource, ApiCapabilities)>, Failure> {
         let types = TypeMeta {
             api_version: name.0.clone(),
             kind: name.1.clone(),
@@ -148,16 +149,14 @@ impl Kinds {
             // Why both: an unknown group is refused with a status; an unknown kind of a known group is only missing in its list.
             Err(kube::Error::Discovery(_)) => Ok(None),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(format!(
-                "asking for kind {} of {}: {}",
-                name.1,
-                name.0,
-                write::describe(&error)
-            )),
+            Err(error) => {
+                let (version, kind) = name;
+                Err(Failure::of(&error).in_doing(format_args!("asking for kind {kind} of {version}")))
+            }
         }
     }
 
-    async fn discover(&self, name: Name) -> Result<Option<Arc<Kind>>, String> {
+    async fn discover(&self, name: Name) -> Result<Option<Arc<Kind>>, Failure> {
         let Some(found) = self.ask_for_kind(&name).await? else {
             self.known.forget(&name);
             return Ok(None);
@@ -193,7 +192,7 @@ impl Kinds {
     }
 
     /// Forgets a kind whose definition may be gone, and discovers it again.
-    async fn again(&self, identity: &Identity) -> Result<Option<Arc<Kind>>, String> {
+    async fn again(&self, identity: &Identity) -> Result<Option<Arc<Kind>>, Failure> {
         self.discover((identity.api_version.clone(), identity.kind.clone()))
             .await
     }
@@ -201,7 +200,7 @@ impl Kinds {
     /// Reads an object from its cache, or from the API server if it is not there.
     pub(super) async fn read(&self, namespace: &str, identity: &Identity) -> Found {
         match self.find(&identity.api_version, &identity.kind).await {
-            Err(why) => Found::Unclear(why),
+            Err(failure) => Found::Unclear(failure),
             Ok(Some(kind)) if kind.namespaced => {
                 match kind.objects.get(&Key::new(namespace, identity.name.as_str())) {
                     Some(object) => Found::There(object),
@@ -233,12 +232,12 @@ impl Kinds {
             Err(kube::Error::Api(status)) if status.code == 404 => match self.again(identity).await {
                 // Nothing of a kind that is not served exists (`spec/appwrapper.md` N-26).
                 Ok(None) => Found::NotThere,
-                Ok(Some(_)) => Found::Unclear(format!("{}: {}", identity.name, status.message)),
-                Err(why) => Found::Unclear(why),
+                Ok(Some(_)) => Found::Unclear(Failure::lasting(status.message).in_doing(&identity.name)),
+                Err(failure) => Found::Unclear(failure),
             },
             Err(error) => {
-                let (kind, name) = (&identity.kind, &identity.name);
-                Found::Unclear(format!("reading {kind} {name}: {}", write::describe(&error)))
+                let what = format!("reading {} {}", identity.kind, identity.name);
+                Found::Unclear(Failure::of(&error).in_doing(what))
             }
         }
     }
@@ -277,7 +276,7 @@ impl Kind {
     /// Deletes an object of this kind if it has this UID.
     ///
     /// *Errors*: why it was not deleted.
-    pub(super) async fn delete(&self, key: &Key, uid: &str, grace: Grace) -> Result<(), String> {
+    pub(super) async fn delete(&self, key: &Key, uid: &str, grace: Grace) -> Result<(), Failure> {
         let api = self.api(&key.namespace);
         let answer = match grace {
             Grace::AsItIs => write::delete(&api, &key.name, Some(uid)).await,
@@ -286,8 +285,10 @@ impl Kind {
         match answer {
             Written::Done(object) => self.objects.observe(*object),
             Written::Gone => self.objects.forget(key, Some(uid)),
-            Written::Conflict | Written::AlreadyExists => return Err("it was changed meanwhile".to_owned()),
-            Written::Refused(why) | Written::Unclear(why) => return Err(why),
+            Written::Conflict | Written::AlreadyExists => {
+                return Err(Failure::passing("it was changed meanwhile"));
+            }
+            answer @ (Written::Refused(_) | Written::Unclear(_)) => return answer.stored().map(drop),
         }
         Ok(())
     }

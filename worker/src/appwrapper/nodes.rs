@@ -1,20 +1,19 @@
 //! Nodes, with the fields that Autopilot reads.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::core::ClusterResourceScope;
 use roadstead_core::appwrapper::autopilot;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use serde::Deserialize;
 
 /// A node without the fields that this controller does not read.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Node")]
 pub(super) struct Node {
     #[serde(default)]
     metadata: ObjectMeta,
@@ -42,35 +41,6 @@ struct Taint {
 struct Status {
     #[serde(default)]
     capacity: BTreeMap<String, Quantity>,
-}
-
-impl Resource for Node {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 impl Node {

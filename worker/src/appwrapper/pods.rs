@@ -2,13 +2,11 @@
 //!
 //! Invariant: a pod of unknown origin is only counted; nothing else is assumed about it.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
-use kube::core::NamespaceResourceScope;
 use kube::{Resource, ResourceExt as _};
 use roadstead_core::appwrapper::observed::{self, Origin, PodPhase};
 use roadstead_core::appwrapper::status::LABEL;
@@ -21,7 +19,8 @@ use serde_json::Value;
 const PARENTS_MAX: usize = 100_000;
 
 /// A pod without the fields that this controller does not read.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Pod")]
 pub(super) struct Pod {
     #[serde(default)]
     metadata: ObjectMeta,
@@ -78,35 +77,6 @@ struct State {
 struct Terminated {
     #[serde(default)]
     exit_code: i32,
-}
-
-impl Resource for Pod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Pod".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "pods".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 impl Pod {

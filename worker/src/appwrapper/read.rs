@@ -17,7 +17,7 @@ use roadstead_core::name::{Key, ResourceName, Uid};
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::appwrapper::probe::verdict;
 use roadstead_kubeio::cache::key_of;
-use roadstead_kubeio::write;
+use roadstead_kubeio::failure::Failure;
 use serde_json::json;
 
 use super::Wrappers;
@@ -34,7 +34,7 @@ pub(super) struct Scene {
     suspended: bool,
     deleting: bool,
     finalizer: bool,
-    pods: Result<Vec<observed::Pod>, String>,
+    pods: Result<Vec<observed::Pod>, Failure>,
     evict: BTreeMap<String, BTreeSet<ResourceName>>,
     knobs: Knobs,
 }
@@ -48,7 +48,7 @@ impl Scene {
     pub(super) fn plan_with(&self, created: &BTreeMap<usize, Created>, now: Timestamp) -> Plan {
         let pods = match &self.pods {
             Ok(pods) => observed::Pods::Known(pods),
-            Err(why) => observed::Pods::Unread(why),
+            Err(failure) => observed::Pods::Unread(failure.text()),
         };
         let observed = Observed {
             status: &self.status,
@@ -128,7 +128,7 @@ async fn child(w: &Wrappers, wrapper: &AppWrapper, status: &Status, component: &
     match w.kinds.read(namespace, identity).await {
         Found::There(object) => view(wrapper, identity, &object),
         Found::NotThere => Child::Missing,
-        Found::Unclear(why) => Child::Unread(why),
+        Found::Unclear(failure) => Child::Unread(failure.into()),
     }
 }
 
@@ -158,9 +158,9 @@ async fn pods(
     w: &Wrappers,
     wrapper: &AppWrapper,
     components: &[Component],
-) -> Result<Vec<observed::Pod>, String> {
+) -> Result<Vec<observed::Pod>, Failure> {
     if !w.pods.is_live() {
-        return Err("the pods of this cluster cannot be listed now".to_owned());
+        return Err(Failure::passing("the pods of this cluster cannot be listed now"));
     }
     let has_children = || {
         components
@@ -240,13 +240,11 @@ async fn above(w: &Wrappers, namespace: &str, owner: &OwnerReference) -> Option<
 
 impl Wrappers {
     /// Reads the pods of an `AppWrapper` from the API server into the cache.
-    pub(super) async fn list_pods(&self, key: &Key) -> Result<(), String> {
+    pub(super) async fn list_pods(&self, key: &Key) -> Result<(), Failure> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let selector = format!("{LABEL}={}", key.name);
-        let listed = api.list(&ListParams::default().labels(&selector)).await;
-        for pod in listed.map_err(|error| write::describe(&error))?.items {
-            self.pods.observe(pod);
-        }
+        let listed = api.list(&ListParams::default().labels(&selector)).await?;
+        listed.items.into_iter().for_each(|pod| self.pods.observe(pod));
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use roadstead_core::appwrapper::autopilot::{Autopilot, Effect, Mark};
 use roadstead_core::appwrapper::settings::Settings as Patience;
 use roadstead_core::appwrapper::status::Identity;
 use roadstead_core::name::ResourceName;
+use roadstead_kubeio::failure::Failure;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -114,7 +115,7 @@ impl Settings {
     }
 
     /// *Errors*: a child of this kind may not be created here.
-    pub(super) fn allows(&self, identity: &Identity) -> Result<(), String> {
+    pub(super) fn allows(&self, identity: &Identity) -> Result<(), Failure> {
         let Some(allowed) = &self.allowed else {
             return Ok(());
         };
@@ -132,9 +133,9 @@ impl Settings {
             .map(|(version, kind)| format!("{kind} of {version}"))
             .collect();
         let allowed = allowed.join(", ");
-        Err(format!(
+        Err(Failure::lasting(format!(
             "{kind} of {api_version} is not among appwrapper.allowedKinds of this cluster ({allowed}): ask its administrator to add it"
-        ))
+        )))
     }
 }
 
@@ -179,7 +180,8 @@ mod tests {
         assert_eq!(Settings::of(Some(&config(&kinds))).allows(&pod), Ok(()));
         let why = Settings::of(Some(&config(&kinds[..1]))).allows(&pod).unwrap_err();
         assert!(
-            why.starts_with("Pod of v1 is not among appwrapper.allowedKinds"),
+            why.text()
+                .starts_with("Pod of v1 is not among appwrapper.allowedKinds"),
             "{why}"
         );
     }

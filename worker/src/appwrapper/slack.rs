@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Api, Client};
@@ -22,15 +21,12 @@ use roadstead_engine::caches::Caches;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::write;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::nodes::Node;
 use crate::metrics::Withdrawn;
-
-/// Pause after a write met a newer version; the watch usually brings that version sooner.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 type Amounts = BTreeMap<ResourceName, Amount>;
 
@@ -137,8 +133,10 @@ impl Slack {
         let metadata = json!({"resourceVersion": queue.metadata.resource_version});
         let patch = json!({"metadata": metadata, "spec": {"resourceGroups": groups}});
         let api: Api<ClusterQueue> = Api::all(self.client.clone());
-        match write::patch(&api, &key.name, &patch).await {
-            Written::Done(object) => {
+        let answer = write::patch(&api, &key.name, &patch).await;
+        let what = format_args!("the lending limits of slack ClusterQueue {key} cannot be written");
+        match answer.or_end(what) {
+            Ok(Some(object)) => {
                 let limits: BTreeMap<&str, &str> = first(&object.spec.resource_groups)
                     .filter_map(|quota| Some((&*quota.name, &*quota.lending_limit.as_ref()?.0)))
                     .collect();
@@ -146,11 +144,11 @@ impl Slack {
                 self.queues.observe(*object);
                 Outcome::Done
             }
-            Written::Gone => Outcome::Done,
-            Written::Conflict | Written::AlreadyExists => Outcome::After(CONFLICT_PAUSE),
-            Written::Refused(why) | Written::Unclear(why) => Outcome::Failed(format!(
-                "the lending limits of slack ClusterQueue {key} cannot be written: {why}; a slack queue needs a cohort"
-            )),
+            Ok(None) => Outcome::Done,
+            Err(Outcome::Failed(failure)) => {
+                Outcome::Failed(failure.reworded(|why| format!("{why}; a slack queue needs a cohort")))
+            }
+            Err(end) => end,
         }
     }
 

@@ -13,6 +13,7 @@ use roadstead_core::appwrapper::status::{FINALIZER, Phase};
 use roadstead_core::appwrapper::{Finalizer, How, Plan, Removal};
 use roadstead_core::name::Key;
 use roadstead_kubeio::cache::key_of;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
@@ -27,8 +28,8 @@ pub(super) enum Done {
     Again,
     /// Nothing to do until something changes, or until this time.
     Rest(Option<Timestamp>),
-    /// It failed in a passing way.
-    Stuck(String),
+    /// It failed.
+    Stuck(Failure),
 }
 
 /// Carries out a plan.
@@ -50,7 +51,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    async fn run(&self, plan: Plan) -> Result<Done, String> {
+    async fn run(&self, plan: Plan) -> Result<Done, Failure> {
         let problems = plan.problems.join("; ");
         if plan.finalizer == Finalizer::Add {
             self.finalizer(Finalizer::Add).await?;
@@ -82,7 +83,7 @@ impl Writer<'_> {
         if problems.is_empty() {
             Ok(Done::Rest(plan.wake))
         } else {
-            Err(problems)
+            Err(Failure::passing(problems))
         }
     }
 
@@ -97,7 +98,7 @@ impl Writer<'_> {
     }
 
     /// Writes the status if it differs; returns whether it did.
-    async fn status(&self, plan: &Plan) -> Result<bool, String> {
+    async fn status(&self, plan: &Plan) -> Result<bool, Failure> {
         let Some(patch) = status_patch(self.wrapper, &plan.status) else {
             return Ok(false);
         };
@@ -111,7 +112,7 @@ impl Writer<'_> {
     }
 
     /// Adds or removes the finalizer; returns whether anything was written.
-    async fn finalizer(&self, how: Finalizer) -> Result<bool, String> {
+    async fn finalizer(&self, how: Finalizer) -> Result<bool, Failure> {
         // Why the cached object: the status may have been written since.
         let Some(stored) = self.w.objects.get(&self.key) else {
             return Ok(false);
@@ -135,16 +136,22 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    fn observe(&self, answer: Written<AppWrapper>, what: &str) -> Result<(), String> {
+    fn observe(&self, answer: Written<AppWrapper>, what: &str) -> Result<(), Failure> {
         match answer {
             Written::Done(object) => self.w.objects.observe(*object),
             Written::Gone => self
                 .w
                 .objects
                 .forget(&self.key, self.wrapper.metadata.uid.as_deref()),
-            Written::Conflict => return Err(format!("writing {what}: it was changed meanwhile")),
-            Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => return Err(format!("writing {what}: {why}")),
+            Written::Conflict => {
+                return Err(Failure::passing(format!(
+                    "writing {what}: it was changed meanwhile"
+                )));
+            }
+            answer @ (Written::AlreadyExists | Written::Refused(_) | Written::Unclear(_)) => {
+                let what = format_args!("writing {what}");
+                answer.stored().map_err(|failure| failure.in_doing(what))?;
+            }
         }
         Ok(())
     }
@@ -169,12 +176,12 @@ impl Writer<'_> {
     /// *Source*: `spec/appwrapper.md 1.7`, the table of creation errors.
     async fn create(&self, index: usize, component: &Component) -> Created {
         let identity = &component.identity;
-        if let Err(why) = self.w.settings.allows(identity) {
-            return Created::Fatal(why);
+        if let Err(failure) = self.w.settings.allows(identity) {
+            return Created::Fatal(failure.into());
         }
         let (version, kind) = (&identity.api_version, &identity.kind);
         let found = match self.w.kinds.find(version, kind).await {
-            Err(why) => return Created::Retryable(why),
+            Err(failure) => return Created::Retryable(failure.into()),
             Ok(None) => {
                 return Created::Fatal(format!("no matches for kind \"{kind}\" in version \"{version}\""));
             }
@@ -238,11 +245,11 @@ impl Writer<'_> {
             Found::NotThere => {
                 Created::Retryable(format!("{} vanished while it was looked at", identity.name))
             }
-            Found::Unclear(why) => Created::Unclear(why),
+            Found::Unclear(failure) => Created::Unclear(failure.into()),
         }
     }
 
-    async fn remove(&self, removal: &Removal) -> Result<(), String> {
+    async fn remove(&self, removal: &Removal) -> Result<(), Failure> {
         match removal {
             Removal::Child { component, uid, how } => {
                 let Some(component) = self.scene.components.get(*component) else {
@@ -259,7 +266,8 @@ impl Writer<'_> {
                     How::AtOnce => Grace::None,
                 };
                 let done = kind.delete(&key, uid.as_str(), grace).await;
-                done.map_err(|why| format!("deleting {} {}: {why}", identity.kind, identity.name))
+                let what = format!("deleting {} {}", identity.kind, identity.name);
+                done.map_err(|failure| failure.in_doing(what))
             }
             Removal::Pod { name, uid } => {
                 let api: Api<Pod> = Api::namespaced(self.w.client.clone(), &self.key.namespace);
@@ -267,9 +275,12 @@ impl Writer<'_> {
                 match write::delete_at_once(&api, name, Some(uid.as_str())).await {
                     Written::Done(pod) => self.w.pods.observe(*pod),
                     Written::Gone => self.w.pods.forget(&key, Some(uid.as_str())),
-                    Written::Conflict | Written::AlreadyExists => {}
-                    Written::Refused(why) | Written::Unclear(why) => {
-                        return Err(format!("deleting pod {name}: {why}"));
+                    answer @ (Written::Conflict
+                    | Written::AlreadyExists
+                    | Written::Refused(_)
+                    | Written::Unclear(_)) => {
+                        let what = format_args!("deleting pod {name}");
+                        answer.stored().map_err(|failure| failure.in_doing(what))?;
                     }
                 }
                 Ok(())

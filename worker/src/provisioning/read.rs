@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_api::constants::annotations::PROVISIONING_PARAMETER_PREFIX;
 use roadstead_api::kueue::v1beta2::{self as api, PodSetMergePolicy, ProvisioningRequestConfigSpec};
-use roadstead_core::condition::{Condition, Conditions, Truth};
+use roadstead_core::condition::Conditions;
 use roadstead_core::name::{CheckName, Key, PodSetName};
 use roadstead_core::provision::{
     self, Backoff, Check, Classes, Config, CreateFailure, MergePolicy, Observed, OnEviction, Plan, Request,
@@ -245,22 +245,9 @@ fn request(stored: &ProvisioningRequest) -> Request {
     let note = |key| meta.annotations.as_ref().and_then(|all| all.get(key));
     let check = note(CHECK_ANNOTATION).map(|name| CheckName::from(name.as_str()));
     let attempt = note(ATTEMPT_ANNOTATION).and_then(|number| number.parse().ok());
-    let mut conditions = Conditions::default();
-    for condition in stored.status.iter().flat_map(|status| &status.conditions) {
-        let truth = match condition.status.as_str() {
-            "True" => Truth::True,
-            "False" => Truth::False,
-            _ => Truth::Unknown,
-        };
-        let read = Condition {
-            truth,
-            reason: condition.reason.clone().into(),
-            message: condition.message.clone(),
-            since: condition.last_transition_time.0,
-            observed_generation: condition.observed_generation,
-        };
-        conditions.insert(condition.type_.clone(), read);
-    }
+    let conditions = { stored.status.as_ref() }.map_or_else(Conditions::default, |status| {
+        roadstead_convert::conditions(&status.conditions)
+    });
     Request {
         name: meta.name.clone().unwrap_or_default(),
         identity: check.zip(attempt),

@@ -4,28 +4,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use kube::Api;
 use roadstead_api::kueue::v1beta2::AdmissionCheck;
 use roadstead_core::check;
 use roadstead_core::cluster::Active;
 use roadstead_core::condition::Truth;
-use roadstead_engine::active::condition_patch;
+use roadstead_engine::active::Reporter;
 use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::latest::Follower;
-use roadstead_kubeio::trouble::Troubles;
-use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
 
 use super::{Provisioning, is_ours};
 
 /// Reason of a check that cannot work because the API server does not serve a kind that it needs.
 const API_UNAVAILABLE: &str = "APIUnavailable";
-
-/// Pause before a condition that could not be written is written again.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// Whether the kinds that the check reads are available.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +103,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
             p.templates.health(),
         ),
     ];
-    let troubles = Troubles::default();
+    let reporter = Reporter::new(p.client.clone(), p.clock.clone(), &p.caches.checks, &p.touched);
     loop {
         let served = all(&mut watched);
         let news = p.served.modify(|old| {
@@ -127,7 +120,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
         if served != Served::NotYet {
             for check in p.caches.checks.all() {
                 if is_ours(&check) {
-                    report(&p, &check, &served, &troubles).await;
+                    reporter.report(&check, &condition(&p, &check, &served)).await;
                 }
             }
         }
@@ -154,43 +147,7 @@ pub(super) fn condition(p: &Provisioning, check: &AdmissionCheck, served: &Serve
         },
         Served::Yes | Served::NotYet => {
             let config = p.config(check);
-            check::provisioning(config.as_ref().map(|_| ()).map_err(String::as_str))
-        }
-    }
-}
-
-async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served, troubles: &Troubles<String>) {
-    let active = condition(p, check, served);
-    let name = check.metadata.name.as_deref().unwrap_or_default();
-    let old = check
-        .status
-        .as_ref()
-        .map(|s| s.conditions.as_slice())
-        .unwrap_or_default();
-    let now: Timestamp = (p.clock)();
-    let Some(patch) = condition_patch(old, &active, check.metadata.generation, now) else {
-        return;
-    };
-    let api: Api<AdmissionCheck> = Api::all(p.client.clone());
-    match write::patch_status(&api, name, &patch).await {
-        Written::Done(object) => {
-            p.caches.checks.observe(*object);
-            if troubles.ends(&name.to_owned()).is_some() {
-                tracing::info!(admission_check = name, "condition Active is written again");
-            }
-        }
-        Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-        Written::Refused(why) | Written::Unclear(why) => {
-            if troubles.is_news(name.to_owned(), &why) {
-                tracing::warn!(
-                    admission_check = name,
-                    "condition Active cannot be written, so ClusterQueues with this check go by the old one: {why}; it is tried again \
-                     until it succeeds; if this is a refusal, apply deploy/rights"
-                );
-            }
-            // Why marked: nothing else would cause a retry.
-            p.touched.mark(());
-            tokio::time::sleep(RETRY).await;
+            check::provisioning(config.as_ref().map(|_| ()).map_err(Failure::text))
         }
     }
 }

@@ -232,7 +232,7 @@ async fn a_request_whose_name_is_still_taken_is_no_failure_and_waited_for() {
     assert_eq!(status.checks[&CheckName::from("chk")].message, "");
     let why = tokio::time::timeout(DEADLINE, again.work.unwrap()).await.unwrap();
     assert!(
-        why.unwrap_err().contains("still being deleted"),
+        why.unwrap_err().text().contains("still being deleted"),
         "tried again until it is gone"
     );
 }

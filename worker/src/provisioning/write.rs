@@ -22,6 +22,7 @@ use roadstead_core::queue::Flavor;
 use roadstead_core::workload::Workload;
 use roadstead_engine::checks::Work;
 use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::write::{self, Written};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -90,7 +91,8 @@ impl Site {
             if troubles.is_empty() {
                 Ok(())
             } else {
-                Err(troubles.join("; "))
+                // Why passing: what is missing may come at any moment, and no watch of this process shows it.
+                Err(Failure::passing(troubles.join("; ")))
             }
         })
     }

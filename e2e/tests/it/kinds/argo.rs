@@ -8,6 +8,7 @@ use super::ground::{EAST, Room, condition, is_true, play_workflows, resource};
 use crate::shared::eventually;
 
 mod across;
+mod unit;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// Where a pod says which step it is.
@@ -31,9 +32,14 @@ async fn submit(room: Room, spec: Value) -> String {
 }
 
 async fn submit_on(room: Room, cluster: &str, spec: Value) -> String {
+    create(room, cluster, json!({"generateName": "steps-"}), spec).await
+}
+
+/// Creates a Workflow with this metadata and spec, and gives its name.
+async fn create(room: Room, cluster: &str, mut metadata: Value, spec: Value) -> String {
+    metadata["namespace"] = json!(room.name);
     let workflow = json!({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
-        "metadata": {"generateName": "steps-", "namespace": room.name}, "spec": spec,
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec,
     });
     let api = room.api(cluster, &workflows());
     let object: DynamicObject = serde_json::from_value(workflow).unwrap();

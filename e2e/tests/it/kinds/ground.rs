@@ -250,14 +250,14 @@ static WORKFLOWS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
 async fn start_workflows() -> (Solo, Controller) {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
     let options = Options::complete("workflows").with_node(node);
-    // As the documentation of that engine gives it.
+    // As the documentation of that engine gives it, and Workflows as units besides.
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         // Why none: its port cannot be chosen in this version.
         "visibilityServer": null,
         "featureGates": {"VisibilityOnDemand": false},
         "integrations": {
-            "frameworks": ["pod"],
+            "frameworks": ["pod", "argoproj.io/workflow"],
             "podOptions": {
                 "namespaceSelector": {"matchExpressions": [
                     {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]},
@@ -310,7 +310,11 @@ pub(super) fn play_servers<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, SERVERS.get_or_init(start_servers)));
         let (solo, controller) = started.await.expect("the start must end");
-        let room = furnish(solo, name, &[(name, cores)]).await;
+        let room = Room {
+            home: Home::Solo(solo),
+            name,
+        };
+        furnish(room, &[(name, cores)]).await;
         let ended = timeout(DEADLINE, body(room)).await;
         assert!(
             ended.is_ok(),
@@ -330,7 +334,11 @@ pub(super) fn play_workflows<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, WORKFLOWS.get_or_init(start_workflows)));
         let (solo, controller) = started.await.expect("the start must end");
-        let room = furnish(solo, name, queues).await;
+        let room = Room {
+            home: Home::Solo(solo),
+            name,
+        };
+        furnish(room, queues).await;
         let ended = timeout(DEADLINE, body(room)).await;
         assert!(
             ended.is_ok(),
@@ -341,11 +349,9 @@ pub(super) fn play_workflows<F: Future<Output = ()>>(
     });
 }
 
-/// Makes a namespace of this name, with queues of these names and numbers of cores.
-async fn furnish(solo: &'static Solo, name: &'static str, queues: &[(&str, u32)]) -> Room {
-    const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
-    let home = Home::Solo(solo);
-    let room = Room { home, name };
+/// Makes the namespace of a test, with queues of these names and numbers of cores.
+async fn furnish(room: Room, queues: &[(&str, u32)]) {
+    let name = room.name;
     for object in [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
         json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "cpu"}}),
@@ -368,7 +374,32 @@ async fn furnish(solo: &'static Solo, name: &'static str, queues: &[(&str, u32)]
             room.apply(EAST, object).await;
         }
     }
-    room
+}
+
+/// Runs a test on a cluster of its own, in a namespace of this name, with a queue of this name and so many cores. The test may kill the
+/// worker.
+pub(super) fn play_solo(
+    name: &'static str,
+    cores: u32,
+    started: impl Future<Output = Result<Solo, stage::Error>>,
+    body: impl AsyncFnOnce(&mut Solo, Room),
+) {
+    RUNTIME.block_on(async {
+        let solo = Box::pin(timeout(START_DEADLINE, started))
+            .await
+            .expect("the start must end");
+        let mut solo = solo.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        // Why leaked: a reference to it can be copied.
+        let home = Home::Client(Box::leak(Box::new(solo.client().unwrap())));
+        let room = Room { home, name };
+        furnish(room, &[(name, cores)]).await;
+        let ended = timeout(DEADLINE, body(&mut solo, room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline:\n{}",
+            solo.log_tail()
+        );
+    });
 }
 
 /// Runs a test about pods in a namespace of this name, with a queue of this name and so many cores.
@@ -380,7 +411,11 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, ALONE.get_or_init(start_alone)));
         let solo = started.await.expect("the start must end");
-        let room = furnish(solo, name, &[(name, cores)]).await;
+        let room = Room {
+            home: Home::Solo(solo),
+            name,
+        };
+        furnish(room, &[(name, cores)]).await;
         let ended = timeout(DEADLINE, body(room)).await;
         assert!(
             ended.is_ok(),
@@ -395,6 +430,8 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
 enum Home {
     Stage(&'static Stage),
     Solo(&'static Solo),
+    /// A cluster that the test may change.
+    Client(&'static Client),
 }
 
 /// One test's part of it.
@@ -441,13 +478,14 @@ impl Room {
         match self.home {
             Home::Stage(stage) => stage.client(cluster).unwrap(),
             Home::Solo(solo) => solo.client().unwrap(),
+            Home::Client(client) => client.clone(),
         }
     }
 
     pub(super) fn stage(self) -> &'static Stage {
         match self.home {
             Home::Stage(stage) => stage,
-            Home::Solo(_) => panic!("this test has one cluster"),
+            Home::Solo(_) | Home::Client(_) => panic!("this test has one cluster"),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::shared::eventually;
 
 mod across;
 mod bad;
+mod cost;
 mod nodes;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";

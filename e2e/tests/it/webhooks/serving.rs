@@ -143,6 +143,7 @@ fn kinds_whose_integration_is_off_are_let_through_unchanged() {
             ("ray.io", "v1", "RayService"),
             ("sparkoperator.k8s.io", "v1beta2", "SparkApplication"),
             ("", "v1", "Pod"),
+            ("argoproj.io", "v1alpha1", "Workflow"),
             ("apps", "v1", "Deployment"),
             ("apps", "v1", "StatefulSet"),
             ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),

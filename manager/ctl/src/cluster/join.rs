@@ -138,10 +138,12 @@ fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
     let rules = Rules {
         allow_loopback: args.allow_loopback || args.server.is_some(),
     };
-    checked(args, &draft, rules).map_err(|why| {
+    // Why rendered first: the manager will read it from a Secret.
+    let text = secret::render(&args.name, &draft);
+    check(text.expose_secret().as_bytes(), &rules).map_err(|refusal| {
         Failure::new(
             format!("the manager cannot use the address of cluster {}", args.name),
-            why,
+            refusal.message,
             format!(
                 "roadstead cluster join {} --kubeconfig {} --server https://HOST:PORT (or --allow-loopback if the manager runs on this machine and its RoadsteadConfiguration sets multiKueue.allowLoopbackWorkers)",
                 args.name,
@@ -149,12 +151,6 @@ fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
             ),
         )
     })
-}
-
-/// The endpoint as the manager will read it from a Secret.
-fn checked(args: &Join, endpoint: &Endpoint, rules: Rules) -> Result<Endpoint, String> {
-    let text = secret::render(&args.name, endpoint);
-    check(text.expose_secret().as_bytes(), &rules).map_err(|refusal| refusal.message)
 }
 
 async fn observe(args: &Join, account: &Account, worker: &Client, manager: &Client) -> Result<Seen, Failure> {

@@ -8,12 +8,13 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::{AdmissionCheckState, Workload};
+use roadstead_convert::explanation::view::View;
 use roadstead_core::quantity;
 use serde::Serialize;
 
 use crate::events::row;
 use crate::explain::Answer;
-use crate::explain::view::{View, age, render as explained};
+use crate::explain::text::{age, render as explained};
 use crate::table::{shown, table};
 
 /// What stands elsewhere than in the Workload.

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::TABLE;
 
-use crate::explain::view::age;
+use crate::explain::text::age;
 
 pub(crate) const COLUMNS: &[&str] = &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
 pub(super) const WIDE: &[&str] = &["REPORTER", "FIRST SEEN"];

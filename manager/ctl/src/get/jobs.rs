@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_convert::explanation::view::{State, View, view};
 
 use super::Row;
-use crate::explain::view::{State, View, view};
 
 pub(super) const COLUMNS: &[&str] = &["NAME", "QUEUE", "STATE", "CLUSTER"];
 pub(super) const WIDE: &[&str] = &["PRIORITY", "WORKLOAD", "REASON"];

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use roadstead_api::config::Config;
 use roadstead_api::constants::finalizers::LEAVING;
+use roadstead_core::cluster::link::Link;
 use roadstead_core::lease::{Grant, Moment, Terms};
 use roadstead_engine::clock::{Uptime, system};
 use roadstead_engine::leader::Leadership;
@@ -73,8 +74,7 @@ pub(in crate::remote) fn fleet(client: Client, identity: &str) -> (Fleet, Arc<Re
     let remote = Arc::new(Remote::new(
         "east".into(),
         (&[], &Arc::default()),
-        Timestamp::UNIX_EPOCH,
-        Grant::new(Moment::default(), terms),
+        Link::new(Timestamp::UNIX_EPOCH, Grant::new(Moment::default(), terms)),
     ));
     registry.insert(remote.clone());
     let lessor = Lessor {
@@ -158,7 +158,7 @@ impl Case {
         let (own, sent) = answering(200, east(""));
         let (mut fleet, remote) = fleet(own, &self.remembered);
         fleet.is_free = Box::new(move |_| self.is_free);
-        remote.with(|link| link.home = self.home);
+        remote.with(|reach| reach.home = self.home);
         let said = fleet
             .recognise(&remote, &worker(uid), &place("there"), SECOND)
             .await;

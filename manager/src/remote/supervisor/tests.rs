@@ -2,8 +2,8 @@ use serde_json::{Value, from_value, json};
 
 use roadstead_kubeio::latest::Latest;
 
+use super::super::heartbeat::Sign;
 use super::super::identity::tests::{answering, east, fleet};
-use super::super::sign::Sign;
 use super::*;
 
 /// The cluster `east` with this in its metadata or its status.
@@ -57,10 +57,10 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
         let (mut fleet, remote) = fleet(client, "");
         fleet.clock = Arc::new(move || at(9));
         fleet.clusters.observe(from_value(cluster).unwrap());
-        remote.is_filled();
-        remote.with(|link| {
-            link.connection.opened();
-            link.connection.failed("no answer", at(lost_at));
+        remote.step(Event::Connected(at(1)));
+        remote.step(Event::NotConnected {
+            why: "no answer",
+            now: at(lost_at),
         });
         fleet.settle(&remote).await;
         let sent = sent.lock().unwrap();

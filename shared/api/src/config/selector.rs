@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::Deserialize;
 
 /// A label selector in which an unknown key is an error. Empty selects everything.
@@ -41,17 +40,6 @@ pub enum SelectorOperator {
     DoesNotExist,
 }
 
-impl SelectorOperator {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-        }
-    }
-}
-
 impl LabelSelector {
     /// Selects all namespaces except `names`.
     pub fn namespaces_except(names: &[&str]) -> Self {
@@ -87,22 +75,6 @@ impl LabelSelector {
     /// Whether a namespace is selected that has no label but its name.
     pub fn matches_namespace_named(&self, name: &str) -> bool {
         self.matches(&BTreeMap::from([(NAMESPACE_NAME_LABEL.into(), name.into())]))
-    }
-
-    /// The same selector as the Kubernetes type.
-    pub fn to_kubernetes(&self) -> meta::LabelSelector {
-        let expressions = self
-            .match_expressions
-            .iter()
-            .map(|requirement| meta::LabelSelectorRequirement {
-                key: requirement.key.clone(),
-                operator: requirement.operator.text().into(),
-                values: (!requirement.values.is_empty()).then(|| requirement.values.clone()),
-            });
-        meta::LabelSelector {
-            match_labels: (!self.match_labels.is_empty()).then(|| self.match_labels.clone()),
-            match_expressions: (!self.match_expressions.is_empty()).then(|| expressions.collect()),
-        }
     }
 }
 

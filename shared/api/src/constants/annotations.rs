@@ -116,6 +116,13 @@ pub const CARRIES_NEEDS: &str = "roadstead.dev/carries-needs";
 pub const ACCEPTS_FROM: &str = "roadstead.dev/accepts-from";
 /// On an object that a manager brought to a worker: `true`.
 pub const CARRIED: &str = "roadstead.dev/carried";
+/// On the copy of a pod: the gates of other owners that the pod had when it was sent, with commas between. One that the pod of the
+/// manager has lost since is removed from the copy.
+pub const SENT_GATES: &str = "roadstead.dev/sent-gates";
+/// On an Argo Workflow that is queued as one unit: the pods for which it gets quota, a JSON list of `{name, count, requests}`.
+pub const POD_SETS: &str = "roadstead.dev/pod-sets";
+/// On an Argo Workflow that runs as one unit: the fields that its start has changed, as they were before.
+pub const BEFORE_START: &str = "roadstead.dev/before-start";
 /// On a `MultiKueueCluster`: `true` when it gets no new jobs, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
 /// On a `MultiKueueCluster`: an administrator's statement that the runs on this lost cluster are lost. The value is the time at

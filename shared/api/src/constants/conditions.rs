@@ -4,12 +4,8 @@
 pub const TRUE: &str = "True";
 /// Status of a condition that does not hold.
 pub const FALSE: &str = "False";
-/// Status of a condition that is not known.
-pub const UNKNOWN: &str = "Unknown";
 /// Queues, checks and worker clusters: it can be used.
 pub const ACTIVE: &str = "Active";
-/// Cluster queues: their quotas follow the workers.
-pub const MULTI_KUEUE_MANAGER_QUOTA_AUTOMATION: &str = "MultiKueueManagerQuotaAutomation";
 
 /// Conditions of a `Workload`.
 pub mod workload {
@@ -19,20 +15,8 @@ pub mod workload {
     pub const ADMITTED: &str = "Admitted";
     /// The job is being stopped, or was, and quota is given back.
     pub const EVICTED: &str = "Evicted";
-    /// The eviction makes room for another workload.
-    pub const PREEMPTED: &str = "Preempted";
-    /// Whether the workload is back in the queue after an eviction.
-    pub const REQUEUED: &str = "Requeued";
-    /// All pods are ready or have succeeded.
-    pub const PODS_READY: &str = "PodsReady";
     /// The job has ended; never becomes false.
     pub const FINISHED: &str = "Finished";
-    /// The workload is about to be deactivated.
-    pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
-    /// It would have to preempt other workloads, and a gate forbids it.
-    pub const BLOCKED_ON_PREEMPTION_GATES: &str = "BlockedOnPreemptionGates";
-    /// A pod group waits for pods that replace failed ones; keeps it out of the queue.
-    pub const WAITING_FOR_REPLACEMENT_PODS: &str = "WaitingForReplacementPods";
 }
 
 /// Conditions of a `ProvisioningRequest`.

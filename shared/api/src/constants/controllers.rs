@@ -4,12 +4,6 @@
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// Controller of the `ProvisioningRequest` check: in `AdmissionCheck.spec.controllerName`.
 pub const PROVISIONING_REQUEST: &str = "kueue.x-k8s.io/provisioning-request";
-/// Dispatcher that offers a workload to all clusters at once.
-pub const DISPATCHER_ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
-/// Dispatcher that offers a workload to a few more clusters each round.
-pub const DISPATCHER_INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
-/// Manager of our entries in `spec.runtimePatches` of a `TrainJob`.
-pub const RUNTIME_PATCH_MANAGER: &str = "kueue.x-k8s.io/manager";
 
 /// Provisioning class that only looks whether the pods fit now (`spec/provisioning.md` 13.2).
 pub const CLASS_CHECK_CAPACITY: &str = "check-capacity.autoscaling.x-k8s.io";

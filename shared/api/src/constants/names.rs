@@ -6,10 +6,6 @@ pub const DEFAULT_LOCAL_QUEUE: &str = "default";
 pub const DEFAULT_PRIORITY_CLASS: &str = "default";
 /// Pod set of a job that has only one.
 pub const MAIN_POD_SET: &str = "main";
-/// Key of the kubeconfig in a Secret.
-pub const KUBECONFIG_KEY: &str = "kubeconfig";
-/// Value of the origin label when the configuration says nothing.
-pub const DEFAULT_ORIGIN: &str = "multikueue";
 /// The mutating webhook configuration, as the reference has it.
 pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
 /// The validating webhook configuration, as the reference has it.

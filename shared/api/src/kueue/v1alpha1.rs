@@ -2,7 +2,7 @@
 //!
 //! Unlike the anchor: the reference does not serve this version any more, but manifests with `v1alpha1` still exist.
 
-use crate::crd::Older;
+use crate::older::Older;
 
 /// `Cohort`: the parent's field is called `parent`.
 pub(crate) fn cohort(schema: &mut Older) {

@@ -9,7 +9,7 @@ mod workload;
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 
-use crate::crd::Older;
+use crate::older::Older;
 use crate::schema;
 
 pub(crate) use clusterqueue::clusterqueue;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Filter, is_as_stored, partial};
+use super::{Filter, is_as_stored};
 use crate::failure::Failure;
 use crate::json;
 use crate::kinds::Kind;
@@ -224,7 +224,7 @@ impl Watcher {
     fn form(&mut self, object: Value) -> Value {
         match self.form {
             Form::Object => object,
-            Form::Partial => partial(&object),
+            Form::Partial => table::partial(&object),
             Form::Table => {
                 let head = if self.headed {
                     table::Head::No

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::checks::{keep_said, report_apply, reset_fields, settle_namespace};
+use super::checks::{keep_said, report_apply, reset_fields, settle_namespace, untyped};
 use super::{Step, Way, change, part_of};
 use crate::builtin::Part;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ impl Server {
             findings
         };
         if let Some(wrong) = findings.wrong.take() {
-            return Err(Failure::apply_typing(call, &wrong));
+            return Err(untyped(call, &wrong));
         }
         report_apply(call, &findings)?;
         if kind.group == "events.k8s.io" {

@@ -292,11 +292,19 @@ fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Resu
 pub(super) fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
     match findings.unknown.first() {
         None => Ok(()),
-        Some(path) => Err(Failure::apply_typing(
-            call,
-            &format!(".{path}: field not declared in schema"),
-        )),
+        Some(path) => Err(untyped(call, &format!(".{path}: field not declared in schema"))),
     }
+}
+
+/// The failure of an apply whose configuration does not fit the shape of its kind.
+pub(super) fn untyped(call: &Call, message: &str) -> Failure {
+    Failure::internal_plain(&format!(
+        "failed to create typed patch object ({}/{}; {}, Kind={}): {message}",
+        call.path.namespace,
+        call.path.name,
+        call.kind.api_version(),
+        call.kind.kind
+    ))
 }
 
 /// Takes the values of the sent fields from the decoded object.

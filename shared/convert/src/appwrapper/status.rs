@@ -5,11 +5,12 @@ use roadstead_api::appwrapper::v1beta2::{
     AppWrapper, AppWrapperComponentStatus, AppWrapperPodSet, AppWrapperStatus,
 };
 use roadstead_core::appwrapper::status::{ComponentStatus, Identity, Phase, PodSet, Status};
-use roadstead_core::condition::{Condition, Conditions, Truth};
+use roadstead_core::condition::Conditions;
 use roadstead_jobs::json;
 use serde_json::{Value, json};
 
 use super::spec::pod_set;
+use crate::inward::conditions;
 use crate::outward::api_condition;
 
 /// The status of an `AppWrapper`; `None` when this version does not know its phase.
@@ -32,26 +33,6 @@ pub fn status(wrapper: &AppWrapper) -> Option<Status> {
         conditions: conditions(&stored.conditions),
         components: components.collect(),
     })
-}
-
-fn conditions(stored: &[ApiCondition]) -> Conditions {
-    let mut conditions = Conditions::default();
-    for stored in stored {
-        let truth = match stored.status.as_str() {
-            "True" => Truth::True,
-            "False" => Truth::False,
-            _ => Truth::Unknown,
-        };
-        let condition = Condition {
-            truth,
-            reason: stored.reason.clone().into(),
-            message: stored.message.clone(),
-            since: stored.last_transition_time.0,
-            observed_generation: stored.observed_generation,
-        };
-        conditions.insert(stored.type_.clone(), condition);
-    }
-    conditions
 }
 
 /// The merge patch that gives an `AppWrapper` this status; `None` when it has it already.

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::process::Scratch;
-use super::round::{Entry, Fate, Requeue};
-use super::{Decision, Reason};
+use super::Decision;
+use super::head::{Entry, Fate, Requeue};
+use super::scratch::Scratch;
+use crate::ground::Footprint;
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction};
-use crate::state::{Claim, ClusterId, State};
+use crate::reason::Reason;
+use crate::state::{Claim, State};
+use crate::table::ClusterId;
 
 /// *Limit*: how long a head keeps the quota that its victims have given back while other victims have not stopped. After that the head goes
 /// on waiting, but comes after all others, so that a victim that never stops blocks no other workload.
@@ -61,7 +64,7 @@ impl State {
                 entry.last = entry.nomination.mode != Mode::Fit;
                 continue;
             }
-            scratch.unclaim(&mut self.forest, entry.cluster);
+            scratch.unclaim(&mut self.ground, entry.cluster);
             if fate.is_none() {
                 *fate = self.serve_claim(entry, &claim, scratch, (now, decisions));
             }
@@ -72,11 +75,8 @@ impl State {
                     Requeue::PendingPreemption | Requeue::PodsNotReady
                 ))
             ) {
-                scratch.claim(
-                    &mut self.forest,
-                    (entry.cluster, entry.node),
-                    &claim.nomination.usage,
-                );
+                let promised = Footprint::of(entry.node, &claim.nomination.usage);
+                scratch.claim(&mut self.ground, entry.cluster, promised);
             } else {
                 self.forget_claim(entry.cluster);
                 if matches!(fate, Some(Fate::Served)) {
@@ -130,7 +130,8 @@ impl State {
         };
         let node = queue.node;
         if let Some(claim) = &mut queue.claim {
-            scratch.claim(&mut self.forest, (cluster, node), &claim.nomination.usage);
+            let promised = Footprint::of(node, &claim.nomination.usage);
+            scratch.claim(&mut self.ground, cluster, promised);
             // Why: a victim that has stopped may get quota again, and then belongs to no claim.
             claim.victims.clone_from(&victims);
         }

@@ -4,81 +4,24 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::round::{Entry, Fate, Requeue};
-use super::{Decision, Reason, preempt};
-use crate::flavor::{Category, Remedy};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
-use crate::holders::Holder;
-use crate::nominate::{Mode, Restriction, Switch};
+use super::head::{Entry, Fate, Requeue, refuse};
+use super::scratch::{Kept, Scratch};
+use super::{Decision, preempt};
+use crate::flavor::Remedy;
+use crate::ground::Ground;
+use crate::hierarchy::Exact;
+use crate::nominate::{Mode, Restriction};
 use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
-use crate::state::workloads::{Fresh, eviction_count};
-use crate::state::{
-    Assumption, Blocking, ClusterId, Eviction, Holding, Place, Readiness, Record, State, Told,
-};
+use crate::reason::Reason;
+use crate::rules::Switch;
+use crate::state::workloads::eviction_count;
+use crate::state::{Assumption, Blocking, Eviction, Fresh, Holding, Place, Readiness, Record, State, Told};
 use crate::status::Admission;
 
 /// *Limit*: how long a decided eviction may take to become visible before it is decided again.
 const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
-
-/// What the end of the round undoes, and what happened in the round.
-#[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says independently of the others that something happened in the round"
-)]
-pub(super) struct Scratch {
-    /// What preemptors will take once their victims have stopped, by their queues.
-    claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,
-    /// Quota kept for heads that have no candidates for preemption.
-    withheld: Vec<(NodeId, FlavorResource, Exact)>,
-    /// The victims of this round and of earlier ones that have not stopped yet.
-    pub(super) taken: Vec<Arc<Holder>>,
-    /// Whether a head got quota.
-    pub(super) served: bool,
-    /// Whether a head left the heap, or was put back to try other flavors.
-    pub(super) moved: bool,
-    /// Whether an eviction was decided.
-    pub(super) evicted: bool,
-    /// Whether a head gave up a claim, so that others may fit though nothing was released.
-    pub(super) given_up: bool,
-}
-
-impl Scratch {
-    pub(super) fn undo(&mut self, forest: &mut Forest) {
-        let claims = self
-            .claims
-            .drain(..)
-            .map(|(_, node, pair, value)| (node, pair, value));
-        for (node, pair, value) in claims.chain(self.withheld.drain(..)) {
-            forest.remove(node, pair, value);
-        }
-    }
-
-    /// Counts a claim as taken.
-    pub(super) fn claim(
-        &mut self,
-        forest: &mut Forest,
-        (cluster, node): (ClusterId, NodeId),
-        usage: &[(FlavorResource, Exact)],
-    ) {
-        for (pair, value) in usage {
-            forest.add(node, *pair, *value);
-            self.claims.push((cluster, node, *pair, *value));
-        }
-    }
-
-    /// Stops counting the claim of a queue as taken.
-    pub(super) fn unclaim(&mut self, forest: &mut Forest, cluster: ClusterId) {
-        self.claims.retain(|(of, node, pair, value)| {
-            if *of == cluster {
-                forest.remove(*node, *pair, *value);
-            }
-            *of != cluster
-        });
-    }
-}
 
 impl State {
     pub(super) fn process(
@@ -90,11 +33,7 @@ impl State {
         if overlaps(entry, scratch) && self.settings.rules.recompute_overlap == Switch::On {
             self.recompute(entry, scratch);
             if entry.nomination.mode == Mode::Fit && entry.nomination.fits_only_with_gone {
-                scratch.claim(
-                    &mut self.forest,
-                    (entry.cluster, entry.node),
-                    &entry.nomination.usage,
-                );
+                scratch.claim(&mut self.ground, entry.cluster, entry.footprint());
                 self.claim_for(entry, now);
                 return Fate::Refused(Reason::AwaitsVictimsOfOthers, Requeue::PendingPreemption);
             }
@@ -162,60 +101,42 @@ impl State {
             // Why: the head can reclaim whatever others take meanwhile.
             return;
         }
-        for (pair, value) in &entry.nomination.usage {
-            let used = self.forest.usage(entry.node, *pair);
-            let nominal = Exact::from(self.forest.nominal(entry.node, *pair).get());
-            let kept = if entry.nomination.level > 0 {
-                let limit = self.forest.borrowing_limit(entry.node, *pair);
-                limit.map_or(*value, |limit| {
-                    (*value).min(nominal + Exact::from(limit.get()) - used)
-                })
+        let quotas = self.ground.quotas();
+        let mut amounts = entry.nomination.usage.clone();
+        for (pair, value) in &mut amounts {
+            let used = quotas.usage(entry.node, *pair);
+            let nominal = Exact::from(quotas.nominal(entry.node, *pair).get());
+            let most = if entry.nomination.level > 0 {
+                let limit = quotas.borrowing_limit(entry.node, *pair);
+                limit.map(|limit| nominal + Exact::from(limit.get()) - used)
             } else {
-                (*value).min(nominal - used)
+                Some(nominal - used)
             };
-            if kept > 0 {
-                self.forest.add(entry.node, *pair, kept);
-                scratch.withheld.push((entry.node, *pair, kept));
-            }
+            *value = most.map_or(*value, |most| most.min(*value));
         }
+        amounts.retain(|(_, value)| *value > 0);
+        let withheld = Kept {
+            cluster: entry.cluster,
+            node: entry.node,
+            amounts,
+        };
+        self.ground.take(withheld.footprint());
+        scratch.withheld.push(withheld);
     }
 
     /// Whether an entry still fits after those before it. It must fit later, when all victims have stopped and all claims are taken. If it
     /// needs no victims, it must also fit now.
     fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
         let victims = entry.nomination.targets.iter().map(|target| &target.holder);
-        let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
-        let later = self.fits_without(
-            entry,
-            gone.iter().flat_map(|holder| {
-                holder
-                    .usage
-                    .iter()
-                    .map(|(pair, value)| (holder.node, *pair, *value))
-            }),
-        );
+        let gone = scratch.taken.iter().chain(victims);
+        let fits = |ground: &mut Ground| ground.fits(entry.footprint());
+        let later = self.ground.without(gone.map(|holder| holder.footprint()), fits);
         let alone = scratch.claims.is_empty() && scratch.taken.is_empty();
         if !later || !entry.nomination.targets.is_empty() || alone {
             return later;
         }
-        let claims = scratch.claims.iter();
-        self.fits_without(entry, claims.map(|(_, node, pair, value)| (*node, *pair, *value)))
-    }
-
-    fn fits_without(
-        &mut self,
-        entry: &Entry,
-        gone: impl Iterator<Item = (NodeId, FlavorResource, Exact)> + Clone,
-    ) -> bool {
-        for (node, pair, value) in gone.clone() {
-            self.forest.remove(node, pair, value);
-        }
-        let mut usage = entry.nomination.usage.iter();
-        let fits = usage.all(|(pair, value)| *value == 0 || self.forest.fits(entry.node, *pair, *value));
-        for (node, pair, value) in gone {
-            self.forest.add(node, pair, value);
-        }
-        fits
+        let claims = scratch.claims.iter().map(Kept::footprint);
+        self.ground.without(claims, fits)
     }
 
     /// *Source*: `spec/admission-engine.md 2.12`.
@@ -225,11 +146,7 @@ impl State {
         scratch: &mut Scratch,
         (now, decisions): (Timestamp, &mut Vec<Decision>),
     ) -> Fate {
-        scratch.claim(
-            &mut self.forest,
-            (entry.cluster, entry.node),
-            &entry.nomination.usage,
-        );
+        scratch.claim(&mut self.ground, entry.cluster, entry.footprint());
         self.claim_for(entry, now);
         for target in &entry.nomination.targets {
             scratch.taken.push(Arc::clone(&target.holder));
@@ -254,7 +171,7 @@ impl State {
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
         let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
-        let message = preemption_message(&self.forest, uids.0, uids.1, entry.node, target);
+        let message = preemption_message(self.ground.quotas(), uids.0, uids.1, entry.node, target);
         let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
         let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
         let victim = self.records.id(&target.holder.key)?;
@@ -335,20 +252,6 @@ impl State {
             considered,
         })
     }
-}
-
-/// The fate of a head that has no room and no candidates for preemption.
-pub(super) fn refuse(entry: &Entry) -> Fate {
-    let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
-        || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
-        |refusal| (refusal.category, refusal.message.clone(), refusal.remedy),
-    );
-    let requeue = if entry.nomination.mode == Mode::NoFit {
-        Requeue::NoRoom(remedy)
-    } else {
-        Requeue::NoCandidates
-    };
-    Fate::Refused(Reason::NoRoom { category, text }, requeue)
 }
 
 /// Whether an entry counts on victims that were chosen for others in this round.

@@ -2,57 +2,21 @@
 
 use jiff::Timestamp;
 
-use super::process::{Scratch, refuse};
-use super::{Decision, Reason};
+use super::Decision;
+use super::head::{Entry, Fate, Requeue, refuse};
+use super::scratch::Scratch;
 use crate::fair::{Contender, Tournament, classical_order};
 use crate::flavor::{Category, Remedy};
 use crate::hierarchy::NodeId;
-use crate::nominate::{Grounds, Head, Mode, Nomination, PreemptionRules, Restriction, nominate};
+use crate::nominate::{Mode, Nomination};
 use crate::pending::{Lack, Needs, Stance, Ticket, Wait};
-use crate::queue::{ClusterQueue, Strategy};
-use crate::state::{ClusterId, Place, State, WorkloadId};
+use crate::queue::{ClusterQueue, QueueRef, Strategy};
+use crate::reason::Reason;
+use crate::rules::PreemptionRules;
+use crate::state::{Place, State};
 use crate::status::CheckPhase;
+use crate::table::{ClusterId, WorkloadId};
 use crate::workload::Workload;
-
-/// A head of the round and the quota it would get.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) cluster: ClusterId,
-    pub(super) id: WorkloadId,
-    pub(super) node: NodeId,
-    pub(super) ticket: Ticket,
-    /// Whether it already waits for victims.
-    preemptor: bool,
-    /// Whether it comes after all others.
-    pub(super) last: bool,
-    pub(super) nomination: Nomination,
-    /// What must become available before another try is worthwhile.
-    pub(super) needs: Needs,
-}
-
-/// What happened to a head.
-#[derive(Debug)]
-pub(super) enum Fate {
-    /// It got quota.
-    Served,
-    /// It got no quota.
-    Refused(Reason, Requeue),
-}
-
-/// Why a head is put back. *Source*: `spec/admission-engine.md 1.4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Requeue {
-    /// `NoFit`: no flavor has room for it.
-    NoRoom(Remedy),
-    /// `PreemptionNoCandidates`: it may find candidates, or claim the quota that would be its own.
-    NoCandidates,
-    /// `PendingPreemption`: it waits for its victims.
-    PendingPreemption,
-    /// `FailedAfterNomination`: another head came first.
-    Skipped,
-    /// It fits, but workloads admitted earlier are not ready.
-    PodsNotReady,
-}
 
 impl State {
     /// Runs a round in the tree of a queue; returns how many heads were tried.
@@ -101,7 +65,7 @@ impl State {
             self.serve_claims(&tree, &mut entries, &mut fates, &mut scratch, (now, decisions));
         }
         self.serve_in_order(&mut entries, &mut fates, &mut scratch, (now, decisions));
-        scratch.undo(&mut self.forest);
+        scratch.undo(&mut self.ground);
         let mut skipped = Vec::new();
         for (entry, fate) in entries.iter().zip(fates) {
             match fate {
@@ -212,37 +176,6 @@ impl State {
         })
     }
 
-    pub(super) fn nominate(
-        &mut self,
-        cluster: ClusterId,
-        id: WorkloadId,
-        ticket: &Ticket,
-        restriction: Option<&Restriction<'_>>,
-    ) -> Option<Nomination> {
-        let queue = self.clusters.at(cluster)?.queue.as_ref()?;
-        let record = self.records.at(id)?;
-        let generation = self.forest.generation(queue.node);
-        // *Source*: `spec/admission-engine.md 2.5.5`.
-        let progress = record.progress.as_deref().filter(|(progress, at)| {
-            queue.tries.saturating_sub(*at) <= 1 || progress.generation == generation
-        });
-        let head = Head {
-            workload: &record.workload,
-            queue: &queue.compiled,
-            node: queue.node,
-            priority: ticket.rank.priority(),
-            queue_time: ticket.rank.since(),
-            progress: progress.map(|(progress, _)| progress),
-        };
-        let mut grounds = Grounds {
-            forest: &mut self.forest,
-            holders: &self.holders,
-            flavors: &self.flavors,
-            rules: &self.settings.rules,
-        };
-        Some(nominate(&mut grounds, &head, restriction))
-    }
-
     fn needs_of(&self, node: NodeId, nomination: &Nomination) -> Needs {
         match &nomination.refusal {
             Some(refusal) if !refusal.lacks.is_empty() => Needs::AnyOf(
@@ -250,7 +183,7 @@ impl State {
                     .map(|(pair, lack)| Lack {
                         pair: *pair,
                         after: self.freed_after(node, *pair, *lack),
-                        needed: self.forest.available_exact(node, *pair) + lack,
+                        needed: self.ground.free(node, *pair) + lack,
                     })
                     .collect(),
             ),
@@ -304,8 +237,8 @@ impl State {
             return;
         }
         let (at, contenders): (Vec<usize>, Vec<Contender>) = contenders.into_iter().unzip();
-        let mut tournament = Tournament::new(&self.forest, contenders);
-        while let Some(next) = tournament.next(&mut self.forest, &self.settings.rules) {
+        let mut tournament = Tournament::new(&self.ground, contenders);
+        while let Some(next) = tournament.next(&mut self.ground, &self.settings.rules) {
             let Some(at) = at.get(next).copied() else { break };
             serve(self, at);
         }
@@ -387,7 +320,7 @@ impl State {
                 queue.pending.park(ticket, wait);
                 scratch.moved = true;
                 let name = queue.spec.name.clone();
-                self.changed.insert(crate::report::QueueRef::Cluster(name));
+                self.changed.insert(QueueRef::Cluster(name));
             }
         }
         self.touch(cluster);

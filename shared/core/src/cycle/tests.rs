@@ -1,9 +1,10 @@
 //! Rounds over several queues, preemption, and what the order of served heads depends on.
 
-use super::{Decision, Reason};
+use super::Decision;
 use crate::condition::Truth;
-use crate::nominate::{PreemptionRules, Rules, Switch};
 use crate::queue::{ClusterQueue, Reclaim, Strategy, WithinClusterQueue};
+use crate::reason::Reason;
+use crate::rules::{PreemptionRules, Rules, Switch};
 use crate::state::fixtures::{World, cores};
 use crate::state::{Settings, State};
 

@@ -298,7 +298,9 @@ pub struct RemoteJob {
 pub enum Twins {
     /// One by one.
     All,
-    /// A member of a group has no copy yet, or a copy has no member any more, or a copy is behind a change of its job.
+    /// One by one, but a copy lacks what its object got later.
+    Outdated,
+    /// Of a group: a member has no copy yet, or a copy has no member any more.
     Some,
 }
 

@@ -1,9 +1,10 @@
 //! Spec: admission-engine 2.8.2 and 2.10, behaviours B098, B099, B141 to B144.
 
 use super::{Contender, Tournament, classical_order};
-use crate::nominate::Switch;
+use crate::ground::Footprint;
 use crate::nominate::scene::{Limits, Scene, cpu_group, own, queue};
 use crate::queue::Weight;
+use crate::rules::Switch;
 use crate::state::fixtures::at;
 
 const fn weight(value: u64) -> Weight {
@@ -23,8 +24,8 @@ fn head(scene: &Scene, queue: &str, flavor: &str, cpu: i64) -> Contender {
 }
 
 fn order(scene: &mut Scene, heads: &[Contender]) -> Vec<usize> {
-    let mut tournament = Tournament::new(&scene.forest, heads.to_vec());
-    std::iter::from_fn(|| tournament.next(&mut scene.forest, &scene.rules)).collect()
+    let mut tournament = Tournament::new(&scene.ground, heads.to_vec());
+    std::iter::from_fn(|| tournament.next(&mut scene.ground, &scene.rules)).collect()
 }
 
 fn weighted(name: &str, cohort: &str, limits: Limits, weight: Weight) -> crate::queue::ClusterQueue {
@@ -85,13 +86,13 @@ fn the_smaller_share_goes_first_and_shares_are_computed_anew() {
         head(&scene, "a", "default", 2_000),
         head(&scene, "b", "default", 2_000),
     ];
-    let mut tournament = Tournament::new(&scene.forest, heads.to_vec());
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), Some(1));
+    let mut tournament = Tournament::new(&scene.ground, heads.to_vec());
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), Some(1));
     let mut scene = scene.holds("b", "admitted", 0, 2_000);
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), Some(0));
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), Some(0));
     let (node, pair) = (scene.node("a"), scene.pair("default", "cpu"));
-    assert!(!scene.forest.fits(node, pair, 2_000));
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), None);
+    assert!(!scene.ground.fits(Footprint::of(node, &[(pair, 2_000)])));
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), None);
 }
 
 /// Spec: admission-engine 2.8.2: usage of a winner counts for the others of its queue and of its cohort.
@@ -109,12 +110,11 @@ fn after_a_winner_the_side_it_belongs_to_stands_higher() {
         .iter()
         .map(|(name, cpu)| head(&scene, name, "default", *cpu))
         .collect();
-    let mut tournament = Tournament::new(&scene.forest, heads.clone());
+    let mut tournament = Tournament::new(&scene.ground, heads.clone());
     let mut order = Vec::new();
-    while let Some(winner) = tournament.next(&mut scene.forest, &scene.rules) {
-        for (pair, value) in &heads[winner].usage {
-            scene.forest.add(heads[winner].node, *pair, *value);
-        }
+    while let Some(winner) = tournament.next(&mut scene.ground, &scene.rules) {
+        let won = &heads[winner];
+        scene.ground.take(Footprint::of(won.node, &won.usage));
         order.push(winner);
     }
     assert_eq!(order, [0, 2, 1, 3]);

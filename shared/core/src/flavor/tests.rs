@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{Category, Remedy, Undeclared};
+use super::{Category, Remedy};
 use crate::amount::Amount;
 use crate::name::FlavorName;
 use crate::nominate::scene::{Scene, asks, cpu_group, own, queue as member};
-use crate::nominate::{Mode, Refusal, Rules, Switch};
+use crate::nominate::{Mode, Refusal};
 use crate::queue::{
     ClusterQueue, Flavor, FlavorPreference, Fungibility, Reclaim, ResourceGroup, Weight, WithinClusterQueue,
 };
+use crate::rules::{Rules, Switch, Undeclared};
 use crate::state::fixtures::{cluster_queue, flavor, group, pod_set, workload};
 use crate::status::Assignment;
-use crate::workload::{AffinityTerm, Effect, Operator, PodSet, Requirement, Taint, Toleration};
+use crate::taint::{Effect, Taint, Toleration};
+use crate::workload::{AffinityTerm, Operator, PodSet, Requirement};
 
 struct Case {
     queue: ClusterQueue,

@@ -275,7 +275,7 @@ fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
         Tenure::Lapsed,
         "it is not known yet whether it arrives"
     );
-    grant.renewed(at(30_000), terms());
+    grant.renewed();
     assert_eq!(grant.tenure(at(49_999)), Tenure::Held);
     assert_eq!(grant.tenure(at(50_000)), Tenure::Lapsed);
 }

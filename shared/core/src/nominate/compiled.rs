@@ -1,13 +1,14 @@
 //! A ClusterQueue prepared for the search: names are resolved to numbers once, when the queue changes, not per workload.
 
-use crate::hierarchy::{FlavorResource, Forest};
+use crate::ground::Ground;
+use crate::hierarchy::FlavorResource;
 use crate::name::{FlavorName, ResourceName};
 use crate::queue::{ClusterQueue, FungibilityPolicy, PreemptionPolicy};
 
 /// The resource that stands for the number of pods.
 const PODS: &str = "pods";
 
-/// A ClusterQueue prepared for the search. It must be made again whenever the ClusterQueue changes; it stays valid as long as the forest
+/// A ClusterQueue prepared for the search. It must be made again whenever the ClusterQueue changes; it stays valid as long as the ground
 /// lives.
 #[derive(Clone, Debug)]
 pub struct CompiledQueue {
@@ -36,8 +37,8 @@ pub(crate) struct CompiledFlavor {
 }
 
 impl CompiledQueue {
-    /// Prepares a queue. The forest learns the pairs that it did not know.
-    pub fn of(forest: &mut Forest, queue: &ClusterQueue) -> Self {
+    /// Prepares a queue. The ground learns the pairs that it did not know.
+    pub fn of(ground: &mut Ground, queue: &ClusterQueue) -> Self {
         let mut columns: Vec<(ResourceName, usize, usize)> = Vec::new();
         let mut groups = Vec::with_capacity(queue.groups.len());
         for (at, group) in queue.groups.iter().enumerate() {
@@ -52,7 +53,7 @@ impl CompiledQueue {
                 pairs: group
                     .covered
                     .iter()
-                    .map(|resource| forest.pair(&quota.name, resource))
+                    .map(|resource| ground.pair(&quota.name, resource))
                     .collect(),
             });
             groups.push(CompiledGroup {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    CompiledQueue, Grounds, Head, Mode, Nomination, PreemptionRules, Progress, Restriction, Rules, nominate,
-};
-use crate::hierarchy::{FlavorResource, Forest, NodeId};
+use super::{CompiledQueue, Facts, Head, Mode, Nomination, Progress, Restriction, nominate};
+use crate::ground::{Footprint, Ground};
+use crate::hierarchy::{FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::FlavorName;
 use crate::queue::{ClusterQueue, Cohort, Flavor, FlavorQuota, Quota, ResourceGroup, Weight};
+use crate::rules::{PreemptionRules, Rules};
 use crate::state::fixtures::{at, cluster_queue, flavor, pod_set, workload};
 use crate::workload::Workload;
 use crate::{amount::Amount, name::Key};
@@ -18,7 +18,7 @@ pub(crate) type Limits = (i64, Option<i64>, Option<i64>);
 
 #[derive(Default)]
 pub(crate) struct Scene {
-    pub(crate) forest: Forest,
+    pub(crate) ground: Ground,
     pub(crate) holders: Holders,
     pub(crate) flavors: BTreeMap<FlavorName, Flavor>,
     pub(crate) rules: Rules,
@@ -84,15 +84,15 @@ impl Scene {
                 .entry(quota.name.clone())
                 .or_insert_with(|| flavor(name));
         }
-        let compiled = CompiledQueue::of(&mut self.forest, queue);
-        let node = self.forest.put_queue(queue);
+        let compiled = CompiledQueue::of(&mut self.ground, queue);
+        let node = self.ground.put_queue(queue);
         self.queues
             .insert(queue.name.as_str().to_owned(), (compiled, node));
         self
     }
 
     pub(crate) fn cohort(mut self, name: &str, parent: &str, limits: Limits, weight: Weight) -> Self {
-        self.forest.put_cohort(&Cohort {
+        self.ground.put_cohort(&Cohort {
             name: name.into(),
             parent: (!parent.is_empty()).then(|| parent.into()),
             groups: vec![cpu_group(&[("default", limits)])],
@@ -106,7 +106,7 @@ impl Scene {
     }
 
     pub(crate) fn pair(&self, flavor: &str, resource: &str) -> FlavorResource {
-        let pair = self.forest.known_pair(&flavor.into(), &resource.into());
+        let pair = self.ground.quotas().known_pair(&flavor.into(), &resource.into());
         pair.unwrap()
     }
 
@@ -142,17 +142,13 @@ impl Scene {
     }
 
     pub(crate) fn admit(&mut self, holder: Holder) {
-        for (pair, value) in &holder.usage {
-            self.forest.add(holder.node, *pair, *value);
-        }
+        self.ground.take(holder.footprint());
         self.holders.insert(holder);
     }
 
     pub(crate) fn release(&mut self, name: &str) -> Holder {
         let holder = self.holders.remove(&format!("uid-{name}").into()).unwrap();
-        for (pair, value) in &holder.usage {
-            self.forest.remove(holder.node, *pair, *value);
-        }
+        self.ground.give(holder.footprint());
         Holder::clone(&holder)
     }
 
@@ -183,22 +179,22 @@ impl Scene {
             queue_time: workload.created,
             progress,
         };
-        let before = format!("{:?}", self.forest);
+        let before = format!("{:?}", self.ground);
         let mut once = || {
-            let mut grounds = Grounds {
-                forest: &mut self.forest,
+            let mut facts = Facts {
+                ground: &mut self.ground,
                 holders: &self.holders,
                 flavors: &self.flavors,
                 rules: &self.rules,
             };
-            nominate(&mut grounds, &head, restriction)
+            nominate(&mut facts, &head, restriction)
         };
         let nomination = once();
         assert_eq!(nomination, once(), "the same input gives the same nomination");
         assert_eq!(
             before,
-            format!("{:?}", self.forest),
-            "the forest is left as found"
+            format!("{:?}", self.ground),
+            "the ground is left as found"
         );
         if restriction.is_none() {
             self.audit(node, &nomination);
@@ -208,47 +204,45 @@ impl Scene {
 
     /// The rules that hold for every nomination.
     fn audit(&mut self, node: NodeId, nomination: &Nomination) {
-        let fits = |forest: &Forest| nomination.usage.iter().all(|(p, v)| forest.fits(node, *p, *v));
-        let within = |forest: &Forest| {
+        let fits = |ground: &Ground| ground.fits(Footprint::of(node, &nomination.usage));
+        let within = |ground: &Ground| {
             let mut usage = nomination.usage.iter();
-            usage.all(|(p, v)| forest.within_quota(node, *p, *v))
+            usage.all(|(p, v)| ground.quotas().within_quota(node, *p, *v))
         };
         assert_eq!(nomination.refusal.is_none(), nomination.mode == Mode::Fit);
         let is_target = matches!(nomination.mode, Mode::Preempt | Mode::Reclaim);
         assert_eq!(!nomination.targets.is_empty(), is_target);
         if nomination.mode == Mode::Fit {
-            assert!(fits(&self.forest), "what fits fits");
+            assert!(fits(&self.ground), "what fits fits");
             return;
         }
         if nomination.targets.is_empty() {
             return;
         }
-        assert!(!fits(&self.forest), "no workload is preempted without need");
+        assert!(!fits(&self.ground), "no workload is preempted without need");
         let uids: BTreeSet<_> = nomination.targets.iter().map(|t| t.holder.uid.clone()).collect();
         assert_eq!(
             uids.len(),
             nomination.targets.len(),
             "no workload is preempted twice"
         );
-        let mut change = |holder: &Holder, sign: i128| {
-            for (pair, value) in &holder.usage {
-                self.forest.add(holder.node, *pair, sign * value);
-            }
-            (fits(&self.forest), within(&self.forest))
+        let mut change = |holder: &Holder, change: fn(&mut Ground, Footprint<'_>)| {
+            change(&mut self.ground, holder.footprint());
+            (fits(&self.ground), within(&self.ground))
         };
         let mut after = (false, false);
         for target in &nomination.targets {
-            after = change(&target.holder, -1);
+            after = change(&target.holder, Ground::give);
         }
         assert!(after.0, "without its victims it fits");
         for target in &nomination.targets {
-            let (fits, within) = change(&target.holder, 1);
+            let (fits, within) = change(&target.holder, Ground::take);
             // A pass in which the preemptor must not borrow needs more than a fit.
             assert!(!fits || (after.1 && !within), "no victim is superfluous");
-            change(&target.holder, -1);
+            change(&target.holder, Ground::give);
         }
         for target in &nomination.targets {
-            change(&target.holder, 1);
+            change(&target.holder, Ground::take);
         }
     }
 

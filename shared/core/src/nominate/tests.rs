@@ -6,8 +6,10 @@ use proptest::prelude::{ProptestConfig, prop, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::scene::{Scene, asks, own, queue};
-use super::{Mode, PreemptionRules, Restriction, Switch};
+use super::{Mode, Restriction};
+use crate::ground::Footprint;
 use crate::queue::{BorrowWithinCohort, ClusterQueue, PreemptionPolicy, Reclaim, Weight, WithinClusterQueue};
+use crate::rules::{PreemptionRules, Switch};
 use crate::state::fixtures::{pod_set, workload};
 use crate::workload::Workload;
 
@@ -104,9 +106,7 @@ fn victims_of_others_count_as_gone_and_are_never_taken_twice() {
     let node = scene.node("c1");
     let first = scene.nominate("c1", &asks("incoming", 0, 4_000));
     assert_eq!(&*first.targets[0].holder.key.name, "y");
-    for (pair, value) in &first.usage {
-        scene.forest.add(node, *pair, *value);
-    }
+    scene.ground.take(Footprint::of(node, &first.usage));
     let gone_y = gone(&scene, "y");
     let restriction = Restriction {
         pinned: None,
@@ -194,7 +194,7 @@ fn scene_of(queues: &[QueuePlan], holders: &[(usize, i64, i64)], preemption: Pre
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// The scene audits every nomination: the forest is unchanged, the same question gives the same answer, the victims suffice and none of
+    /// The scene audits every nomination: the ground is unchanged, the same question gives the same answer, the victims suffice and none of
     /// them is superfluous. Spec: admission-engine 2.7.3.
     #[test]
     fn nominations_are_pure_and_victims_minimal(
@@ -210,7 +210,7 @@ proptest! {
         let queue = format!("q{}", head % queues.len());
         let nomination = scene.nominate(&queue, &asks("incoming", priority, cpu));
         for target in &nomination.targets {
-            let in_tree = scene.forest.root(target.holder.node) == scene.forest.root(scene.node(&queue));
+            let in_tree = scene.ground.quotas().root(target.holder.node) == scene.ground.quotas().root(scene.node(&queue));
             prop_assert!(in_tree, "victims are of the same tree");
         }
     }

@@ -1,10 +1,11 @@
 use super::{AgeRule, Lack, Needs, Pending, Rank, ReclaimedAge, RequeuingTimestamp, Stance, Ticket, Wait};
 use crate::afs::Score;
+use crate::class::ClassId;
 use crate::condition::Truth;
 use crate::flavor::Category;
 use crate::hierarchy::{FlavorResource, Forest};
 use crate::state::fixtures::{asks, at};
-use crate::state::{ClassId, WorkloadId};
+use crate::table::WorkloadId;
 use crate::workload::Workload;
 
 fn evicted(mut workload: Workload, reason: &'static str, second: i64) -> Workload {
@@ -14,12 +15,7 @@ fn evicted(mut workload: Workload, reason: &'static str, second: i64) -> Workloa
 }
 
 fn rank(number: u32, workload: &Workload, age: AgeRule) -> Rank {
-    Rank::of(
-        WorkloadId::nth(number),
-        workload,
-        workload.effective_priority(),
-        age,
-    )
+    Rank::of(WorkloadId::nth(number), workload, age)
 }
 
 fn check_first(first: &Workload, second: &Workload, age: AgeRule) {

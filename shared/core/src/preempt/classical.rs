@@ -61,7 +61,7 @@ pub(super) fn targets(
     let never = search.policy.borrow_within_cohort == BorrowWithinCohort::Never;
     let below_nominal = contested
         .iter()
-        .all(|pair| search.forest.within_quota(search.node, *pair, 1));
+        .all(|pair| search.quotas().within_quota(search.node, *pair, 1));
     let others = any(Relation::Hierarchical) || any(Relation::Other);
     let attempts: &[Borrowing] = if !others || (never && !below_nominal) {
         &[Borrowing::Allowed]
@@ -109,17 +109,17 @@ fn sources<'a>(
     let mut below = search.node;
     let mut request = usage.to_vec();
     let mut relation = Relation::Other;
-    for at in search.forest.path(search.node).skip(1) {
+    for at in search.quotas().path(search.node).skip(1) {
         // Why below first: a request that fits in the quota of a subtree has a right to what others took from it.
-        let forest = &*search.forest;
+        let quotas = search.quotas();
         if request
             .iter()
-            .all(|(pair, value)| forest.within_quota(below, *pair, *value))
+            .all(|(pair, value)| quotas.within_quota(below, *pair, *value))
         {
             relation = Relation::Hierarchical;
         }
         for (pair, value) in &mut request {
-            *value = forest.beyond_local(below, *pair, *value);
+            *value = quotas.beyond_local(below, *pair, *value);
         }
         let place = Place {
             meeting: at,
@@ -146,11 +146,11 @@ fn collect<'a>(
     place: Place,
     sources: &mut Vec<Source<'a>>,
 ) {
-    for child in search.forest.children(at) {
+    for child in search.quotas().children(at) {
         if child == done || !search.borrows(child, test.contested) {
             continue;
         }
-        match search.forest.name(child) {
+        match search.quotas().name(child) {
             Some(NodeName::Queue(_)) => {
                 if let Some(candidates) = Choice::of(search.holders, child, test) {
                     sources.push(Source {
@@ -174,16 +174,15 @@ fn enough(
     contested: &[FlavorResource],
     sources: &[Source<'_>],
 ) -> bool {
-    let forest = &*search.forest;
     usage
         .iter()
         .filter(|(pair, _)| contested.contains(pair))
         .all(|(pair, value)| {
             let held: Exact = sources
                 .iter()
-                .map(|source| forest.usage(source.node, *pair))
+                .map(|source| search.quotas().usage(source.node, *pair))
                 .sum();
-            *value <= forest.available_exact(search.node, *pair) + held
+            *value <= search.ground.free(search.node, *pair) + held
         })
 }
 
@@ -297,14 +296,14 @@ impl Pass<'_> {
                 Borrowing::Forbidden => self
                     .usage
                     .iter()
-                    .all(|(pair, value)| search.forest.within_quota(search.node, *pair, *value)),
+                    .all(|(pair, value)| search.quotas().within_quota(search.node, *pair, *value)),
             }
     }
 
     /// Whether the queue, and every cohort between it and the common ancestor, is above its quota.
     fn still_borrows(&self, search: &Search<'_>, source: &Source<'_>) -> bool {
         search
-            .forest
+            .quotas()
             .path(source.node)
             .take_while(|at| *at != source.meeting)
             .all(|at| search.borrows(at, self.contested))

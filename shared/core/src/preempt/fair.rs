@@ -12,10 +12,11 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::{Candidates, Choice, Found, PreemptReason, Search, Target, Test};
+use crate::ground::Footprint;
 use crate::hierarchy::{Exact, FlavorResource, NodeId, NodeName, Share};
 use crate::holders::Holder;
 use crate::name::Uid;
-use crate::nominate::{FairStrategy, Switch};
+use crate::rules::{FairStrategy, Switch};
 
 /// *Limit*: how often a search starts again without victims that were not justified.
 const RETRIES: usize = 3;
@@ -105,10 +106,8 @@ fn attempt_once(
     scope: Scope,
     excluded: &BTreeSet<Uid>,
 ) -> Outcome {
-    let node = search.node;
-    for (pair, value) in demand.usage {
-        search.forest.add(node, *pair, *value);
-    }
+    let asked = Footprint::of(search.node, demand.usage);
+    search.ground.take(asked);
     let outcome = match Hunt::begin(search, demand, scope, excluded) {
         None => Outcome::Nobody,
         Some(mut hunt) => {
@@ -119,9 +118,7 @@ fn attempt_once(
             outcome
         }
     };
-    for (pair, value) in demand.usage {
-        search.forest.remove(node, *pair, *value);
-    }
+    search.ground.give(asked);
     outcome
 }
 
@@ -220,7 +217,7 @@ impl<'a> Hunt<'a> {
             own: 0,
             chosen: Vec::new(),
         };
-        let way: Vec<NodeId> = search.forest.path(search.node).collect();
+        let way: Vec<NodeId> = search.quotas().path(search.node).collect();
         let root = *way.last()?;
         hunt.push(search, root, None, None);
         hunt.grow(search, 0, &way, own_test, others_test);
@@ -245,7 +242,7 @@ impl<'a> Hunt<'a> {
             node,
             parent,
             children: Vec::new(),
-            share: search.forest.share(node),
+            share: search.quotas().share(node),
             supply,
             is_own: false,
             closed: false,
@@ -270,7 +267,7 @@ impl<'a> Hunt<'a> {
         };
         let node = branch.node;
         branch.is_own = way.contains(&node);
-        for child in search.forest.children(node) {
+        for child in search.quotas().children(node) {
             if child == search.node {
                 let fresh = own_test.and_then(|test| Choice::of(search.holders, child, test));
                 self.own = self.push(search, child, Some(at), Some(Supply::of(fresh)));
@@ -279,7 +276,7 @@ impl<'a> Hunt<'a> {
                 }
                 continue;
             }
-            if matches!(search.forest.name(child), Some(NodeName::Cohort(_))) {
+            if matches!(search.quotas().name(child), Some(NodeName::Cohort(_))) {
                 let index = self.push(search, child, Some(at), None);
                 let borrows = self.branches.get(index).is_some_and(|b| b.share.is_borrowing());
                 if way.contains(&child) || (borrows && others_test.is_some()) {
@@ -359,7 +356,7 @@ impl<'a> Hunt<'a> {
         false
     }
 
-    /// The first candidate of a queue that the shares allow; its usage is removed from the forest.
+    /// The first candidate of a queue that the shares allow; its usage is given back.
     fn compare_shares(
         &mut self,
         search: &mut Search<'_>,
@@ -378,7 +375,7 @@ impl<'a> Hunt<'a> {
             search.remove(holder);
             let accepted = match strategy {
                 FairStrategy::LessThanOrEqualToFinalShare => {
-                    new.compare(&search.forest.share(side)) != Ordering::Greater
+                    new.compare(&search.quotas().share(side)) != Ordering::Greater
                 }
                 FairStrategy::LessThanInitialShare => new.compare(&old) == Ordering::Less,
             };
@@ -526,7 +523,7 @@ impl<'a> Hunt<'a> {
     fn refresh(&mut self, search: &Search<'_>, from: usize) {
         let mut at = Some(from);
         while let Some(branch) = at.and_then(|index| self.branches.get_mut(index)) {
-            branch.share = search.forest.share(branch.node);
+            branch.share = search.quotas().share(branch.node);
             at = branch.parent;
         }
     }
@@ -549,8 +546,8 @@ impl<'a> Hunt<'a> {
             contested
                 .filter(|(pair, _)| self.demand.contested.contains(pair))
                 .all(|(pair, value)| {
-                    let held: Exact = queues().map(|b| search.forest.usage(b.node, *pair)).sum();
-                    *value <= search.forest.available_exact(search.node, *pair) + held
+                    let held: Exact = queues().map(|b| search.quotas().usage(b.node, *pair)).sum();
+                    *value <= search.ground.free(search.node, *pair) + held
                 })
         })
     }
@@ -560,14 +557,10 @@ impl<'a> Hunt<'a> {
     }
 
     fn without_preemptor(&self, search: &mut Search<'_>, ask: impl FnOnce(&Search<'_>) -> bool) -> bool {
-        let node = search.node;
-        for (pair, value) in self.demand.usage {
-            search.forest.remove(node, *pair, *value);
-        }
+        let asked = Footprint::of(search.node, self.demand.usage);
+        search.ground.give(asked);
         let answer = ask(search);
-        for (pair, value) in self.demand.usage {
-            search.forest.add(node, *pair, *value);
-        }
+        search.ground.take(asked);
         answer
     }
 
@@ -619,11 +612,11 @@ impl<'a> Hunt<'a> {
         within_nominal: bool,
     ) -> Option<PreemptReason> {
         let (ours, theirs) = self.rivals(victim.branch)?;
-        let ours = search.forest.share(self.branches.get(ours)?.node);
+        let ours = search.quotas().share(self.branches.get(ours)?.node);
         let side = self.branches.get(theirs)?.node;
-        let without = search.forest.share(side);
+        let without = search.quotas().share(side);
         search.add(victim.holder);
-        let with = search.forest.share(side);
+        let with = search.quotas().share(side);
         let borrows = search.borrows(victim.holder.node, self.demand.contested);
         search.remove(victim.holder);
         if within_nominal && borrows {

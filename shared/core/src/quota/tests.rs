@@ -1,16 +1,17 @@
 use super::{Ledger, Stage, freed, scale};
 use crate::amount::Amount;
-use crate::hierarchy::{Exact, Forest};
+use crate::ground::Ground;
+use crate::hierarchy::Exact;
 
-fn held(forest: &mut Forest, amount: Exact) -> super::Amounts {
-    vec![(forest.pair(&"default".into(), &"cpu".into()), amount)]
+fn held(ground: &mut Ground, amount: Exact) -> super::Amounts {
+    vec![(ground.pair(&"default".into(), &"cpu".into()), amount)]
 }
 
 /// Spec: admission-engine 2.4.
 #[test]
 fn what_was_booked_goes_without_a_trace() {
-    let (mut forest, mut ledger) = (Forest::default(), Ledger::default());
-    let ten = held(&mut forest, 10);
+    let (mut ground, mut ledger) = (Ground::default(), Ledger::default());
+    let ten = held(&mut ground, 10);
     ledger.add(&ten, Stage::Admitted);
     assert_eq!((ledger.reserving_count(), ledger.admitted_count()), (1, 1));
     ledger.remove(&ten, Stage::Admitted);
@@ -20,9 +21,13 @@ fn what_was_booked_goes_without_a_trace() {
 /// Spec: api API-16.
 #[test]
 fn sums_beyond_64_bits_saturate_when_read_and_stay_exact_inside() {
-    let (mut forest, mut ledger) = (Forest::default(), Ledger::default());
-    let huge = held(&mut forest, Exact::from(i64::MAX - 1));
-    let total = |ledger: &Ledger| ledger.reserved().total(&forest, &"default".into(), &"cpu".into());
+    let (mut ground, mut ledger) = (Ground::default(), Ledger::default());
+    let huge = held(&mut ground, Exact::from(i64::MAX - 1));
+    let total = |ledger: &Ledger| {
+        ledger
+            .reserved()
+            .total(ground.quotas(), &"default".into(), &"cpu".into())
+    };
     ledger.add(&huge, Stage::Reserved);
     ledger.add(&huge, Stage::Reserved);
     assert_eq!(total(&ledger), Amount::UNLIMITED);
@@ -37,8 +42,8 @@ fn reclaimable_pods_scale_the_usage_and_round_up() {
     assert_eq!(scale(10, 1, 3), 4);
     assert_eq!(scale(10, 0, 3), 0);
     assert_eq!(scale(10, 7, 3), 10);
-    let mut forest = Forest::default();
-    let (four, ten) = (held(&mut forest, 4), held(&mut forest, 10));
+    let mut ground = Ground::default();
+    let (four, ten) = (held(&mut ground, 4), held(&mut ground, 10));
     assert_eq!(freed(&ten, &four).map(|(_, gone)| gone).collect::<Vec<_>>(), [6]);
     assert_eq!(freed(&ten, &[]).map(|(_, gone)| gone).collect::<Vec<_>>(), [10]);
     assert_eq!(freed(&four, &ten).count(), 0);

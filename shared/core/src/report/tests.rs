@@ -3,12 +3,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::QueueRef;
 use crate::afs::UsagePolicy;
 use crate::amount::Amount;
 use crate::condition::Truth;
 use crate::name::{CohortName, Key, ResourceName};
-use crate::queue::{Cohort, UsageOrder, Weight};
+use crate::queue::{Cohort, QueueRef, UsageOrder, Weight};
 use crate::state::fixtures::{World, asks, at, cores, finish, hold, local_queue};
 use crate::state::{Event, Settings, State};
 use crate::status::{Admission, Assignment};

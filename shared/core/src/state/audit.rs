@@ -8,17 +8,18 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use super::fixtures::{
     at, cluster_queue, evict, finish, flavor, group, hold, in_cohort, pod_set, release, workload,
 };
-use super::{Event, LocalId, Pace, Place, Readiness, Settings, State, Told};
+use super::{Event, Pace, Place, Readiness, Settings, State, Told};
 use crate::amount::Amount;
 use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::name::Key;
-use crate::nominate::{PreemptionRules, Rules};
 use crate::pending::{Stance, Wait};
 use crate::queue::{LocalQueue, PreemptionPolicy, StopPolicy};
 use crate::quota::Ledger;
+use crate::rules::{PreemptionRules, Rules};
 use crate::status::Requeue;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 use crate::workload::Workload;
 use histories::{comings, ground, preemption, rules, step};
 
@@ -277,9 +278,9 @@ fn audit_quota(state: &State, decisions: &[Decision]) {
         assert!(state.is_served(queue));
         for assignment in &admission.pod_sets {
             for (resource, flavor) in &assignment.flavors {
-                let pair = state.forest.known_pair(flavor, resource).unwrap();
+                let pair = state.ground.quotas().known_pair(flavor, resource).unwrap();
                 let asked = assignment.usage[resource].get() > 0;
-                let left = state.forest.available(queue.node, pair);
+                let left = state.ground.quotas().available(queue.node, pair);
                 assert!(!asked || left >= Amount::ZERO, "{left} of {flavor}/{resource}");
             }
         }
@@ -295,10 +296,10 @@ fn audit(server: &Server) {
     let state = &server.state;
     let known: BTreeSet<_> = state.records.iter().map(|(key, _, _)| key).collect();
     assert_eq!(known, server.workloads.keys().collect(), "no workload is lost");
-    let mut ledgers: BTreeMap<super::ClusterId, Ledger> = BTreeMap::new();
+    let mut ledgers: BTreeMap<ClusterId, Ledger> = BTreeMap::new();
     let mut local_ledgers: BTreeMap<LocalId, Ledger> = BTreeMap::new();
     let mut local_pending: BTreeMap<LocalId, usize> = BTreeMap::new();
-    let mut queued: BTreeMap<super::ClusterId, BTreeSet<super::WorkloadId>> = BTreeMap::new();
+    let mut queued: BTreeMap<ClusterId, BTreeSet<WorkloadId>> = BTreeMap::new();
     let mut usage: BTreeMap<(NodeId, FlavorResource), Exact> = BTreeMap::new();
     let (mut holders, mut unready, mut classes) = (0, 0, BTreeSet::new());
     for (key, id, record) in state.records.iter() {
@@ -306,7 +307,7 @@ fn audit(server: &Server) {
         let local = crate::state::workloads::local_key(&record.workload);
         assert!(state.locals.get(&local).unwrap().workloads.contains(&id));
         let may_be_out = record.workload.is_finished()
-            || !crate::state::workloads::may_queue(&record.workload)
+            || !record.workload.may_queue()
             || state.local_named(&local).is_none_or(|(l, _)| {
                 l.stop != StopPolicy::None || state.queue_named(&l.cluster_queue).is_none()
             });
@@ -376,14 +377,18 @@ fn audit(server: &Server) {
         let ready = state.is_served(queue) && head.is_some_and(|head| queue.pending.stance(head).is_none());
         assert_eq!(state.ready.contains(&id), ready, "{name} is ready");
         assert_eq!(state.nodes.get(&queue.node), Some(&id));
-        for pair in state.forest.pairs_of(queue.node).collect::<Vec<_>>() {
+        for pair in state.ground.quotas().pairs_of(queue.node).collect::<Vec<_>>() {
             let sum = usage.remove(&(queue.node, pair)).unwrap_or(0);
-            assert_eq!(state.forest.usage(queue.node, pair), sum, "usage of {name}");
+            assert_eq!(
+                state.ground.quotas().usage(queue.node, pair),
+                sum,
+                "usage of {name}"
+            );
         }
     }
     for ((node, pair), sum) in usage {
         assert_eq!(
-            state.forest.usage(node, pair),
+            state.ground.quotas().usage(node, pair),
             sum,
             "usage of a queue that is gone"
         );

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Claim, ClusterId, State, WorkloadId};
+use super::{Claim, State};
+use crate::table::{ClusterId, WorkloadId};
 
 impl State {
     /// From now on the head of a queue waits for its victims.

@@ -5,31 +5,30 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Cluster, ClusterId, LocalId, Queue, State};
+use super::activity::active;
+use super::{Cluster, Fresh, Queue, State};
 use crate::afs::PastUsage;
 use crate::hierarchy::{NodeId, NodeName};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key};
 use crate::nominate::CompiledQueue;
 use crate::pending::Pending;
-use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
-use crate::quota::Ledger;
-use crate::report::{self, QueueRef};
-use crate::state::workloads::Fresh;
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue, QueueRef};
+use crate::table::{ClusterId, LocalId};
 
 impl State {
     pub(super) fn put_cluster_queue(&mut self, spec: ClusterQueue, now: Timestamp) {
-        let id = self.clusters.ensure(&spec.name, || unknown(&spec.name));
+        let id = self.clusters.ensure(&spec.name, || Cluster::unknown(&spec.name));
         if self.queue(id).is_some_and(|queue| queue.spec == spec) {
             return;
         }
         let mut touched = self.tree_of(id);
-        self.mark_cohorts_above(self.forest.queue(&spec.name));
+        self.mark_cohorts_above(self.ground.quotas().queue(&spec.name));
         self.unlink(id);
         self.link(id, &spec);
-        let node = self.forest.put_queue(&spec);
+        let node = self.ground.put_queue(&spec);
         self.nodes.insert(node, id);
-        let compiled = CompiledQueue::of(&mut self.forest, &spec);
-        let active = report::active(&spec, &self.flavors, &self.checks);
+        let compiled = CompiledQueue::of(&mut self.ground, &spec);
+        let active = active(&spec, &self.flavors, &self.checks);
         let Some(cluster) = self.clusters.at_mut(id) else {
             return;
         };
@@ -77,7 +76,7 @@ impl State {
         self.mark_cohorts_above(Some(queue.node));
         self.mark(id);
         self.settle_locals_of(id, now);
-        self.forest.drop_queue(name);
+        self.ground.drop_queue(name);
         self.flush_trees(touched.into_iter().filter(|member| *member != id));
         self.touch(id);
         self.sweep_cluster(id);
@@ -88,8 +87,8 @@ impl State {
             return;
         }
         let mut touched = self.tree_of_cohort(&cohort.name);
-        self.mark_cohorts_above(self.forest.cohort(&cohort.name));
-        self.forest.put_cohort(&cohort);
+        self.mark_cohorts_above(self.ground.quotas().cohort(&cohort.name));
+        self.ground.put_cohort(&cohort);
         touched.extend(self.tree_of_cohort(&cohort.name));
         self.changed.insert(QueueRef::Cohort(cohort.name.clone()));
         self.cohorts.insert(cohort.name.clone(), cohort);
@@ -102,8 +101,8 @@ impl State {
         }
         let mut touched = self.tree_of_cohort(name);
         self.changed.insert(QueueRef::Cohort(name.clone()));
-        self.mark_cohorts_above(self.forest.cohort(name));
-        self.forest.drop_cohort(name);
+        self.mark_cohorts_above(self.ground.quotas().cohort(name));
+        self.ground.drop_cohort(name);
         touched.extend(self.tree_of_cohort(name));
         self.shape_changed(&touched);
     }
@@ -111,15 +110,16 @@ impl State {
     /// Records the cohorts above a node that is about to move or go as changed. A cohort without object ends with the last object that
     /// names it.
     fn mark_cohorts_above(&mut self, node: Option<NodeId>) {
-        for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
-            if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+        let quotas = self.ground.quotas();
+        for id in node.into_iter().flat_map(|node| quotas.path(node)) {
+            if let Some(NodeName::Cohort(name)) = quotas.name(id) {
                 self.changed.insert(QueueRef::Cohort(name.clone()));
             }
         }
     }
 
     fn tree_of_cohort(&self, name: &CohortName) -> Vec<ClusterId> {
-        let node = self.forest.cohort(name);
+        let node = self.ground.quotas().cohort(name);
         node.map(|node| self.tree_at(node)).unwrap_or_default()
     }
 
@@ -146,7 +146,7 @@ impl State {
         }
         let cluster = self
             .clusters
-            .ensure(&queue.cluster_queue, || unknown(&queue.cluster_queue));
+            .ensure(&queue.cluster_queue, || Cluster::unknown(&queue.cluster_queue));
         let key = queue.key.clone();
         self.set_cluster(id, Some(cluster));
         if let Some(local) = self.locals.at_mut(id) {
@@ -279,7 +279,7 @@ impl State {
         let Some(queue) = self.clusters.at_mut(id).and_then(|c| c.queue.as_mut()) else {
             return false;
         };
-        let active = report::active(&queue.spec, &self.flavors, &self.checks);
+        let active = active(&queue.spec, &self.flavors, &self.checks);
         if active == queue.active {
             return false;
         }
@@ -334,8 +334,8 @@ impl State {
         self.ready.remove(&id);
         self.gains.remove(&id);
         self.skipping.remove(&id);
-        if let Some(node) = self.forest.queue(&name) {
-            self.forest.released(node);
+        if let Some(node) = self.ground.quotas().queue(&name) {
+            self.ground.released(node);
         }
     }
 
@@ -364,17 +364,6 @@ impl State {
         for rule in &queue.spec.checks {
             unlink(&mut self.users_of_check, &rule.name, &id);
         }
-    }
-}
-
-/// A ClusterQueue of which only the name is known.
-pub(super) fn unknown(name: &ClusterQueueName) -> Cluster {
-    Cluster {
-        name: name.clone(),
-        queue: None,
-        ledger: Ledger::default(),
-        locals: BTreeSet::new(),
-        noted: false,
     }
 }
 

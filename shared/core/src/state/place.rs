@@ -1,16 +1,17 @@
-//! Moves of a Workload from place to place. Heaps, ledgers, forest, holders and counts are updated together here and nowhere else.
+//! Moves of a Workload from place to place. Heaps, ledgers, ground, holders and counts are updated together here and nowhere else.
 
 use jiff::Timestamp;
 
 use super::workloads::backoff_end;
-use super::{ClusterId, Holding, LocalId, Place, Readiness, State, WorkloadId};
+use super::{Holding, Place, Readiness, State};
 use crate::afs::ByResource;
+use crate::ground::Footprint;
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, PastUsage};
 use crate::pending::{Stance, Ticket, Wait};
-use crate::queue::{Strategy, UsageOrder};
+use crate::queue::{QueueRef, Strategy, UsageOrder};
 use crate::quota::{self, Stage};
-use crate::report::QueueRef;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 
 impl State {
     /// Moves a workload to another place.
@@ -111,7 +112,7 @@ impl State {
                 }
                 let uid = self.records.at(id).map(|record| &record.workload.uid);
                 if let Some(holder) = uid.and_then(|uid| self.holders.remove(uid)) {
-                    change_usage(&mut self.forest, holder.node, amounts, Forest::remove);
+                    self.ground.give(Footprint::of(holder.node, amounts));
                 }
                 self.queue_changed(held.cluster, held.local);
                 false
@@ -188,7 +189,7 @@ impl State {
                     local.ledger.add(amounts, held.stage);
                 }
                 if let Some(holder) = node.and_then(|node| self.holder(id, held, node)) {
-                    change_usage(&mut self.forest, holder.node, amounts, Forest::add);
+                    self.ground.take(holder.footprint());
                     self.holders.insert(holder);
                 }
                 self.queue_changed(held.cluster, held.local);
@@ -201,7 +202,7 @@ impl State {
         let cluster = self.clusters.at(id)?;
         match &cluster.queue {
             Some(queue) => Some(queue.node),
-            None => Some(self.forest.ensure_queue(&cluster.name)),
+            None => Some(self.ground.ensure_queue(&cluster.name)),
         }
     }
 
@@ -243,7 +244,7 @@ impl State {
             return;
         };
         let uid = &record.workload.uid;
-        let of = |held: &Holding| by_resource(&self.forest, &held.amounts);
+        let of = |held: &Holding| by_resource(self.ground.quotas(), &held.amounts);
         match (old, new) {
             (Place::Holding(was), Place::Holding(is)) => match (was.stage, is.stage) {
                 (Stage::Reserved, Stage::Admitted) => book.settle(uid),
@@ -298,22 +299,11 @@ impl State {
     }
 }
 
-fn change_usage(
-    forest: &mut Forest,
-    node: NodeId,
-    amounts: &[(FlavorResource, Exact)],
-    change: fn(&mut Forest, NodeId, FlavorResource, Exact),
-) {
-    for (pair, value) in amounts {
-        change(forest, node, *pair, *value);
-    }
-}
-
 /// Amounts over all flavors.
-pub(super) fn by_resource(forest: &Forest, amounts: &[(FlavorResource, Exact)]) -> ByResource {
+pub(super) fn by_resource(quotas: &Forest, amounts: &[(FlavorResource, Exact)]) -> ByResource {
     let mut sums = ByResource::new();
     for (pair, value) in amounts {
-        if let Some((_, resource)) = forest.pair_names(*pair) {
+        if let Some((_, resource)) = quotas.pair_names(*pair) {
             let sum = sums.entry(resource.clone()).or_default();
             *sum = sum.plus(quota::amount(*value));
         }

@@ -8,8 +8,7 @@ use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
 use crate::condition::Truth;
 use crate::cycle::{Decision, HEADS_PER_CYCLE};
 use crate::name::{ClusterQueueName, Key};
-use crate::queue::{Check, LocalQueue, Selector, StopPolicy, Strategy};
-use crate::report::QueueRef;
+use crate::queue::{Check, LocalQueue, QueueRef, Selector, StopPolicy, Strategy};
 use crate::status::{CheckPhase, CheckState, Requeue};
 use crate::workload::{Operator, Requirement, Workload};
 

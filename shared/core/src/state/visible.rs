@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::{Place, Record, State, WorkloadId};
+use super::{Place, Record, State};
 use crate::afs::Score;
 use crate::name::{ClusterQueueName, Key, Uid};
 use crate::pending::Rank;
+use crate::table::WorkloadId;
 
 /// A workload that waits. *Source*: `spec/api.md API-15`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::place::by_resource;
-use super::workloads::Fresh;
-use super::{ClusterId, LocalId, Place, Queue, State, WorkloadId};
+use super::{Fresh, Place, Queue, State};
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::pending::{Lack, Ticket};
-use crate::queue::{Reclaim, UsageOrder, WithinClusterQueue};
+use crate::queue::{QueueRef, Reclaim, UsageOrder, WithinClusterQueue};
+use crate::table::{ClusterId, LocalId, WorkloadId};
 
 /// The workloads that a queue could preempt.
 struct Reach {
@@ -43,7 +43,7 @@ impl State {
                 .queue
                 .as_ref()
                 .map(|queue| queue.node)
-                .or_else(|| self.forest.queue(&cluster.name)),
+                .or_else(|| self.ground.quotas().queue(&cluster.name)),
             None => None,
         };
         node.map(|node| self.tree_at(node)).unwrap_or_default()
@@ -51,10 +51,10 @@ impl State {
 
     pub(crate) fn tree_at(&self, node: NodeId) -> Vec<ClusterId> {
         // Why: most queues without cohort are trees of their own.
-        if self.forest.parent(node).is_none() && self.nodes.contains_key(&node) {
+        if self.ground.quotas().parent(node).is_none() && self.nodes.contains_key(&node) {
             return self.nodes.get(&node).copied().into_iter().collect();
         }
-        let nodes = self.forest.queues_of_tree(node);
+        let nodes = self.ground.quotas().queues_of_tree(node);
         nodes
             .iter()
             .filter_map(|node| self.nodes.get(node).copied())
@@ -65,15 +65,16 @@ impl State {
     pub(crate) fn spread_gains(&mut self) {
         let mut by_root: BTreeMap<NodeId, (ClusterId, BTreeMap<FlavorResource, Exact>)> = BTreeMap::new();
         for (cluster, gains) in std::mem::take(&mut self.gains) {
-            let Some(node) = self.clusters.at(cluster).and_then(|c| self.forest.queue(&c.name)) else {
+            let known = self.clusters.at(cluster);
+            let Some(node) = known.and_then(|c| self.ground.quotas().queue(&c.name)) else {
                 continue;
             };
-            let root = self.forest.root(node);
+            let root = self.ground.quotas().root(node);
             let (_, sums) = by_root.entry(root).or_insert_with(|| (cluster, BTreeMap::new()));
             for (pair, value) in gains {
                 *sums.entry(pair).or_default() += value;
             }
-            self.forest.released(node);
+            self.ground.released(node);
         }
         for (root, (cluster, gains)) in by_root {
             let tree = self.tree_of(cluster);
@@ -104,7 +105,7 @@ impl State {
         if thirsty.is_empty() {
             return;
         }
-        let available = self.forest.available_exact(queue.node, pair);
+        let available = self.ground.free(queue.node, pair);
         let (reach, policy) = (
             self.reach(queue, &[pair]),
             queue.spec.preemption.within_cluster_queue,
@@ -124,7 +125,7 @@ impl State {
     pub(crate) fn dried_up(&self, queue: &Queue, ticket: &Ticket) -> Option<Vec<Lack>> {
         let hopes = queue.pending.hopes(ticket)?;
         let still = |lack: &Lack| {
-            let available = self.forest.available_exact(queue.node, lack.pair);
+            let available = self.ground.free(queue.node, lack.pair);
             let after = self.freed_after(queue.node, lack.pair, lack.needed - available);
             (lack.needed > available).then_some(Lack { after, ..*lack })
         };
@@ -152,10 +153,9 @@ impl State {
         let borrowers = match policy.reclaim_within_cohort {
             Reclaim::Never => false,
             Reclaim::LowerPriority | Reclaim::Any => {
-                let mut others = self.forest.queues_of_tree(queue.node).into_iter();
-                others.any(|node| {
-                    node != queue.node && pairs.iter().any(|pair| self.forest.borrows(node, *pair))
-                })
+                let quotas = self.ground.quotas();
+                let mut others = quotas.queues_of_tree(queue.node).into_iter();
+                others.any(|node| node != queue.node && pairs.iter().any(|pair| quotas.borrows(node, *pair)))
             }
         };
         Reach { least, borrowers }
@@ -163,7 +163,7 @@ impl State {
 
     /// The total that must have become free in the tree of a node when `more` has been added to it.
     pub(crate) fn freed_after(&self, node: NodeId, pair: FlavorResource, more: Exact) -> Exact {
-        let root = self.forest.root(node);
+        let root = self.ground.quotas().root(node);
         self.freed.get(&(root, pair)).copied().unwrap_or(0) + more
     }
 
@@ -197,7 +197,7 @@ impl State {
         if let Some(queue) = self.queue_mut(id) {
             queue.pending.flush_all();
             let name = queue.spec.name.clone();
-            self.changed.insert(crate::report::QueueRef::Cluster(name));
+            self.changed.insert(QueueRef::Cluster(name));
         }
         self.touch(id);
     }
@@ -257,10 +257,10 @@ impl State {
     /// Samples usage that is due, and lets queues whose order depends on it look again.
     pub(crate) fn sample_past(&mut self, now: Timestamp) {
         let Some(book) = self.book.as_mut() else { return };
-        let (locals, forest) = (&self.locals, &self.forest);
+        let (locals, quotas) = (&self.locals, self.ground.quotas());
         let sampled = book.sample(now, |key| {
             let admitted = locals.get(key).map(|local| local.ledger.admitted().exact());
-            by_resource(forest, admitted.unwrap_or_default())
+            by_resource(quotas, admitted.unwrap_or_default())
         });
         let mut queues = BTreeSet::new();
         for key in sampled {
@@ -268,7 +268,7 @@ impl State {
                 self.stale_past.insert(id);
                 queues.extend(self.locals.at(id).and_then(|local| local.cluster));
             }
-            self.changed.insert(crate::report::QueueRef::Local(key));
+            self.changed.insert(QueueRef::Local(key));
         }
         for queue in queues {
             self.touch(queue);

@@ -2,25 +2,15 @@
 
 use jiff::Timestamp;
 
-use super::{
-    Assumption, ClusterId, Holding, Local, LocalId, Place, Readiness, Record, State, Told, WorkloadId,
-};
-use crate::condition::{Condition, Truth};
+use super::{Assumption, Cluster, Fresh, Holding, Local, Place, Readiness, Record, State, Told};
+use crate::condition::Truth;
 use crate::name::{CheckName, Key, Uid};
 use crate::pending::{Rank, Ticket};
 use crate::queue::{StopPolicy, UsageOrder};
 use crate::quota::{self, Stage};
 use crate::status::CheckPhase;
+use crate::table::{ClusterId, LocalId, WorkloadId};
 use crate::workload::Workload;
-
-/// Whether a change of the workload is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fresh {
-    /// The workload goes back to the heap.
-    Yes,
-    /// The workload stays where it is, if it can.
-    No,
-}
 
 impl State {
     pub(super) fn put_workload(&mut self, workload: Box<Workload>, now: Timestamp) {
@@ -175,12 +165,12 @@ impl State {
             let quota = workload.status.conditions.when_true("QuotaReserved");
             let since = record.assumption.as_ref().map(|a| a.since);
             let cluster = self.clusters.ensure(&admission.cluster_queue, || {
-                super::configuration::unknown(&admission.cluster_queue)
+                Cluster::unknown(&admission.cluster_queue)
             });
             return Some(Place::Holding(Box::new(Holding {
                 cluster,
                 local: record.local,
-                amounts: quota::held(&mut self.forest, admission, workload),
+                amounts: quota::held(&mut self.ground, admission, workload),
                 stage: if shown.is_some() && workload.is_admitted() {
                     Stage::Admitted
                 } else {
@@ -197,7 +187,7 @@ impl State {
                 reserved_at: quota.map(|c| c.since).or(since).unwrap_or(workload.created),
             })));
         }
-        if workload.has_quota() || !may_queue(workload) {
+        if workload.has_quota() || !workload.may_queue() {
             return Some(Place::Out);
         }
         let local = self.locals.at(record.local)?;
@@ -215,7 +205,7 @@ impl State {
             cluster,
             local: record.local,
             ticket: Ticket {
-                rank: Rank::of(id, workload, workload.effective_priority(), self.settings.age()),
+                rank: Rank::of(id, workload, self.settings.age()),
                 class: record.class,
                 line: counts.then_some(record.local),
             },
@@ -315,17 +305,6 @@ pub(crate) fn eviction_count(workload: &Workload) -> u64 {
 /// The LocalQueue that a workload names.
 pub(crate) fn local_key(workload: &Workload) -> Key {
     Key::new(workload.key.namespace.clone(), workload.queue.as_str())
-}
-
-/// The rules of `spec/admission-engine.md 1.1` that depend on the workload alone.
-pub(crate) fn may_queue(workload: &Workload) -> bool {
-    let conditions = &workload.status.conditions;
-    let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
-    !workload.deleting
-        && workload.active
-        && !workload.is_gated()
-        && !conditions.get("QuotaReserved").is_some_and(on_hold)
-        && !conditions.is_true("WaitingForReplacementPods")
 }
 
 /// The time at which a back-off ends by itself.

@@ -2,6 +2,7 @@ use roadstead_kubeio::cache::Cache;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::caches::Ancestors;
 
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 const JOB: (&str, &str) = ("batch/v1", "Job");

@@ -6,6 +6,7 @@ use roadstead_api::kueue::v1beta2::{PriorityClassGroup, PriorityClassKind, Prior
 use roadstead_convert::Priority;
 use roadstead_jobs::kind::Members;
 use roadstead_jobs::{JobKind, JobPodSet};
+use roadstead_kubeio::failure::Failure;
 use serde_json::Value;
 
 use crate::caches::Caches;
@@ -19,7 +20,7 @@ pub(crate) fn resolve(
     kind: &dyn JobKind,
     job: Members<'_>,
     pod_sets: &[JobPodSet],
-) -> Result<Priority, String> {
+) -> Result<Priority, Failure> {
     let default = || {
         let on = gates.enabled(FeatureGate::WorkloadPriorityClassDefaulting);
         let name = names::DEFAULT_PRIORITY_CLASS;
@@ -27,7 +28,8 @@ pub(crate) fn resolve(
     };
     if let Some(name) = roadstead_jobs::labels::priority_class(job.first().meta).or_else(default) {
         let class = caches.workload_classes.named(name);
-        let class = class.ok_or_else(|| format!("WorkloadPriorityClass \"{name}\" not found"))?;
+        let class =
+            class.ok_or_else(|| Failure::lasting(format!("WorkloadPriorityClass \"{name}\" not found")))?;
         let reference = PriorityClassRef {
             group: PriorityClassGroup::Kueue,
             kind: PriorityClassKind::WorkloadPriorityClass,

@@ -1,7 +1,6 @@
 //! The actions of a job's plan, each one idempotent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
@@ -14,6 +13,7 @@ use roadstead_core::lifecycle::{EVICTED, FINISHED, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::{MemberId, Target, Tending, Why, Write};
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
@@ -21,9 +21,6 @@ use serde_json::{Value, json};
 
 use super::{Jobs, read, resolve_priority};
 use crate::caches::{KindCache, member, member_mut};
-
-/// Pause after a write met a newer version; the watch usually brings that version sooner.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries out one action. `Err` ends the pass.
 pub(super) async fn act(
@@ -177,10 +174,10 @@ fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priori
     let gates = &jobs.config.feature_gates;
     let priority =
         { &scene.job }.with(|job| resolve_priority(&jobs.caches, gates, kind.kind, job, &scene.pod_sets));
-    priority.map_err(|why| {
-        let note = Note::warning("WorkloadPriorityClassNotFound", why.clone());
+    priority.map_err(|failure| {
+        let note = Note::warning("WorkloadPriorityClassNotFound", failure.to_string());
         jobs.tell(kind, scene.job.first(), vec![note]);
-        Outcome::Failed(why)
+        failure.into()
     })
 }
 
@@ -218,19 +215,18 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
 
 async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
     let workload = build(jobs, kind, scene, &key.name)?;
-    match write::create(&api(jobs, key), &workload).await {
-        Written::Done(object) => {
+    // Why a workload that is already there is no failure: our cache is behind, or another object has that name; the next pass
+    // shows which.
+    let answer = write::create(&api(jobs, key), &workload).await;
+    match answer.or_end(format_args!("creating workload {key} failed"))? {
+        Some(object) => {
             jobs.caches.workloads.observe(*object);
             Ok(())
         }
-        // Why not an error: our cache is behind, or another object has that name; the next pass shows which.
-        Written::AlreadyExists | Written::Conflict => Err(Outcome::After(CONFLICT_PAUSE)),
-        Written::Gone => Err(Outcome::Failed(
-            "this cluster's API server does not serve Workloads of kueue.x-k8s.io/v1beta2 (404 at creation): apply deploy/crds".into(),
-        )),
-        Written::Refused(why) | Written::Unclear(why) => {
-            Err(Outcome::Failed(format!("creating workload {key} failed: {why}")))
-        }
+        None => Err(Failure::lasting(
+            "this cluster's API server does not serve Workloads of kueue.x-k8s.io/v1beta2 (404 at creation): apply deploy/crds",
+        )
+        .into()),
     }
 }
 
@@ -262,7 +258,7 @@ async fn adopt(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
 
 async fn update_spec(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
     let built = build(jobs, kind, scene, &key.name)?;
-    let mut spec = serde_json::to_value(&built.spec).map_err(|e| Outcome::Failed(e.to_string()))?;
+    let mut spec = serde_json::to_value(&built.spec).map_err(Failure::from)?;
     // Why set to null: a merge patch keeps the fields that it does not name.
     for field in ["maximumExecutionTimeSeconds", "priorityClassRef", "queueName"] {
         if spec.get(field).is_none() {
@@ -297,16 +293,15 @@ async fn withdraw(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Out
     let Some(workload) = scene.stored.get(key) else {
         return Ok(());
     };
-    match write::delete(&api(jobs, key), &key.name, workload.metadata.uid.as_deref()).await {
-        Written::Done(object) => jobs.caches.workloads.observe(*object),
-        Written::Gone => jobs
-            .caches
-            .workloads
-            .forget(key, workload.metadata.uid.as_deref()),
-        Written::Conflict | Written::AlreadyExists => {}
-        Written::Refused(why) | Written::Unclear(why) => {
-            return Err(Outcome::Failed(format!("deleting workload {key} failed: {why}")));
-        }
+    let uid = workload.metadata.uid.as_deref();
+    let answer = write::delete(&api(jobs, key), &key.name, uid).await;
+    if matches!(answer, Written::Gone) {
+        jobs.caches.workloads.forget(key, uid);
+    }
+    let deleted = answer.stored();
+    let what = format_args!("deleting workload {key} failed");
+    if let Some(object) = deleted.map_err(|failure| failure.in_doing(what))? {
+        jobs.caches.workloads.observe(*object);
     }
     Ok(())
 }
@@ -334,7 +329,7 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
             );
             Ok(())
         }
-        Err(error) => Err(Outcome::Failed(error.to_string())),
+        Err(error) => Err(Failure::passing(error.to_string()).into()),
     }
 }
 
@@ -375,8 +370,8 @@ pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: W
         Change::Delete => write::delete(&api, &name, Some(&uid)).await,
         Change::Bind(node) => {
             let bound = write::bind(&api, &name, &uid, &node).await;
-            return bound
-                .map_err(|why| Outcome::Failed(format!("binding pod {key} to node {node} failed: {why}")));
+            let what = format_args!("binding pod {key} to node {node} failed");
+            return bound.map_err(|failure| failure.in_doing(what).into());
         }
         Change::Patch(target, mut patch) => {
             patch["metadata"]["uid"] = json!(uid);
@@ -386,31 +381,18 @@ pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: W
             }
         }
     };
-    match answer {
-        Written::Done(object) => {
-            kind.objects.observe(*object);
-            Ok(())
-        }
-        Written::Gone => Ok(()),
-        Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
-        Written::Refused(why) | Written::Unclear(why) => {
-            Err(Outcome::Failed(format!("changing job {key} failed: {why}")))
-        }
+    if let Some(object) = answer.or_end(format_args!("changing job {key} failed"))? {
+        kind.objects.observe(*object);
     }
+    Ok(())
 }
 
 async fn change(jobs: &Jobs, key: &Key, patch: &Value) -> Result<(), Outcome> {
-    match write::patch(&api(jobs, key), &key.name, patch).await {
-        Written::Done(object) => {
-            jobs.caches.workloads.observe(*object);
-            Ok(())
-        }
-        Written::Gone => Ok(()),
-        Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
-        Written::Refused(why) | Written::Unclear(why) => {
-            Err(Outcome::Failed(format!("changing workload {key} failed: {why}")))
-        }
+    let answer = write::patch(&api(jobs, key), &key.name, patch).await;
+    if let Some(object) = answer.or_end(format_args!("changing workload {key} failed"))? {
+        jobs.caches.workloads.observe(*object);
     }
+    Ok(())
 }
 
 fn api(jobs: &Jobs, key: &Key) -> Api<Workload> {

@@ -13,6 +13,7 @@ use roadstead_api::config::Config;
 use roadstead_core::leader::{Election, Loss, Replica, Step, Stored, Terms};
 use roadstead_core::lease::Moment;
 use roadstead_kubeio::permit::Permit;
+use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ pub(crate) struct Candidate {
     /// Whether the Lease was ever read or written.
     known: bool,
     /// The last failure.
-    trouble: String,
+    trouble: Trouble,
 }
 
 impl Candidate {
@@ -101,7 +102,7 @@ impl Candidate {
             leadership,
             ready,
             known: false,
-            trouble: String::new(),
+            trouble: Trouble::default(),
         }
     }
 
@@ -211,12 +212,12 @@ impl Candidate {
                 self.stored = Some(*lease);
                 self.lead();
             }
-            Written::Gone if *step == Step::Create => self.fail("there is no such namespace".to_owned()),
+            Written::Gone if *step == Step::Create => self.fail("there is no such namespace"),
             Written::Gone | Written::Conflict | Written::AlreadyExists => {
                 self.stored = None;
                 self.election.conflicted(self.now());
             }
-            Written::Refused(why) | Written::Unclear(why) => self.fail(why),
+            Written::Refused(why) | Written::Unclear(why) => self.fail(&why),
         }
     }
 
@@ -229,15 +230,14 @@ impl Candidate {
                     self.is_known();
                 }
             }
-            Ok(Err(error)) => self.fail(write::describe(&error)),
-            Err(_elapsed) => self.fail("no answer".to_owned()),
+            Ok(Err(error)) => self.fail(&write::describe(&error)),
+            Err(_elapsed) => self.fail("no answer"),
         }
     }
 
     fn lead(&mut self) {
-        if !self.trouble.is_empty() {
+        if self.trouble.ends() {
             tracing::info!(lease = self.lease, "the Lease can be read and written again");
-            self.trouble.clear();
         }
         if let Some(until) = self.election.acts_until() {
             self.permit.extend(self.at(until));
@@ -255,11 +255,11 @@ impl Candidate {
         self.ready.ready();
     }
 
-    fn fail(&mut self, why: String) {
+    fn fail(&mut self, why: &str) {
         self.stored = None;
         self.election.failed(self.now());
         // Why once: the failure may last for long.
-        if why != self.trouble {
+        if self.trouble.is_news(why) {
             tracing::warn!(
                 lease = self.lease,
                 "the Lease by which replicas elect their leader cannot be read or written, so this replica changes nothing: {why}; \
@@ -270,7 +270,6 @@ impl Candidate {
         if !self.known {
             self.ready.not_ready(format!("Lease {}: {why}", self.lease));
         }
-        self.trouble = why;
     }
 
     async fn create(&self) -> Written<Lease> {

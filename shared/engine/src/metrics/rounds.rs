@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use roadstead_core::cycle::CycleOutcome;
+use roadstead_core::state::CycleOutcome;
 
 use super::board::{Change, Update};
 use super::table::Metric;

@@ -5,6 +5,11 @@ const LIMIT_DEFAULT: usize = 1000;
 /// Limit: workloads in one answer. *Source*: `spec/api.md API-15`.
 const LIMIT_MAX: usize = 100_000;
 
+/// A value that is not a whole number: the parameter, and what was written.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} must be a whole number, not \"{1}\"")]
+pub(super) struct NoNumber(&'static str, String);
+
 /// A part of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
@@ -16,9 +21,7 @@ pub(super) struct Page {
 
 impl Page {
     /// Reads `limit` and `offset` of a query and ignores other parameters. The first value of each counts.
-    ///
-    /// *Errors*: a sentence about the value that is not a whole number.
-    pub(super) fn parse(query: &str) -> Result<Self, String> {
+    pub(super) fn parse(query: &str) -> Result<Self, NoNumber> {
         let limit = match number(query, "limit")? {
             0 => LIMIT_DEFAULT,
             limit => limit.min(LIMIT_MAX),
@@ -39,15 +42,13 @@ impl Page {
 }
 
 /// Absent, empty and negative count as 0.
-fn number(query: &str, key: &str) -> Result<usize, String> {
+fn number(query: &str, key: &'static str) -> Result<usize, NoNumber> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let written = pairs.find(|(name, _)| *name == key).map(|(_, value)| value);
     match written {
         None | Some("") => Ok(0),
         Some(text) => {
-            let number: i64 = text
-                .parse()
-                .map_err(|_other| format!("{key} must be a whole number, not \"{text}\""))?;
+            let number: i64 = text.parse().map_err(|_other| NoNumber(key, text.to_owned()))?;
             Ok(usize::try_from(number.max(0)).unwrap_or(usize::MAX))
         }
     }

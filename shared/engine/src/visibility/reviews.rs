@@ -11,13 +11,14 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
-use kube::core::ClusterResourceScope;
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
 use roadstead_api::config::Config;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::retry::Backoff;
 use roadstead_kubeio::trouble::Trouble;
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::write;
 use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
 use roadstead_serve::tls::CA_CERT_KEY;
 use serde::Serialize;
@@ -188,9 +189,9 @@ pub(super) async fn follow(
                     retry.reset();
                     LOOK
                 }
-                Err(why) => {
-                    if trouble.is_news(&why) {
-                        tracing::warn!("the visibility API may not be reachable: {why}");
+                Err(failure) => {
+                    if trouble.is_news(failure.text()) {
+                        tracing::warn!("the visibility API may not be reachable: {failure}");
                     }
                     retry.pause()
                 }
@@ -210,35 +211,45 @@ async fn once(
     config: &Config,
     guard: &Guard,
     leadership: &Leadership,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let (namespace, name) = PUBLISHED;
-    let published = Api::<ConfigMap>::namespaced(client.clone(), namespace)
-        .get_opt(name)
-        .await
-        .map_err(|error| {
-            format!(
-                "reading ConfigMap {namespace}/{name} failed: {}; the right to it is in deploy/visibility/visibility.yaml",
-                write::describe(&error)
-            )
-        })?;
+    let published = get(client, namespace, name).await.map_err(|failure| {
+        failure.reworded(|why| format!("{why}; the right to it is in deploy/visibility/visibility.yaml"))
+    });
+    let published: Option<ConfigMap> = published?;
     let data = published.and_then(|map| map.data).unwrap_or_default();
-    guard.trust(FrontProxy::from_config_map(&data).map_err(|error| error.to_string())?);
+    let proxy = FrontProxy::from_config_map(&data);
+    guard.trust(proxy.map_err(|error| Failure::lasting(error.to_string()))?);
     if config.roadstead.webhook.manage_configurations && leadership.leads() {
         register(client, config).await?;
     }
     Ok(())
 }
 
+/// Reads an object of a namespace; `None` when it does not exist.
+async fn get<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, Failure>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await;
+    let what = K::kind(&());
+    found.map_err(|error| {
+        Failure::of(&error).in_doing(format_args!("reading {what} {namespace}/{name} failed"))
+    })
+}
+
 /// Puts our authority into those of our registrations that exist and do not skip TLS verification.
-async fn register(client: &Client, config: &Config) -> Result<(), String> {
+async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
     let services: Api<APIService> = Api::all(client.clone());
     let mut authority = None;
     for version in VERSIONS {
         let name = format!("{version}.{GROUP}");
-        let found = services
-            .get_opt(&name)
-            .await
-            .map_err(|error| format!("reading APIService {name} failed: {}", write::describe(&error)))?;
+        let found = services.get_opt(&name).await;
+        let found = found.map_err(|error| {
+            Failure::of(&error).in_doing(format_args!("reading APIService {name} failed"))
+        })?;
         let Some(spec) = found.and_then(|found| found.spec) else {
             continue;
         };
@@ -251,25 +262,23 @@ async fn register(client: &Client, config: &Config) -> Result<(), String> {
         }
         if authority.is_none() {
             let secret = &config.cert_management.webhook_secret_name;
-            let stored = Api::<Secret>::namespaced(client.clone(), &config.namespace)
-                .get_opt(secret)
-                .await
-                .map_err(|error| format!("reading Secret {secret} failed: {}", write::describe(&error)))?;
+            let stored: Option<Secret> = get(client, &config.namespace, secret).await?;
             authority = stored.and_then(|secret| secret.data?.remove(CA_CERT_KEY));
         }
         let Some(authority) = &authority else {
-            return Err("there is no certificate yet".to_owned());
+            return Err(Failure::passing("there is no certificate yet"));
         };
         if spec.ca_bundle.as_ref() == Some(authority) {
             continue;
         }
-        match write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await {
-            Written::Done(_) => tracing::info!(apiservice = name, "registered our authority"),
-            // Why no error: it was deleted or changed between the read and the write; the next check sees it.
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => {
-                return Err(format!("changing APIService {name} failed: {why}"));
-            }
+        let answer = write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await;
+        let what = format_args!("changing APIService {name} failed");
+        if answer
+            .stored()
+            .map_err(|failure| failure.in_doing(what))?
+            .is_some()
+        {
+            tracing::info!(apiservice = name, "registered our authority");
         }
     }
     Ok(())

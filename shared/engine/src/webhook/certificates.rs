@@ -27,17 +27,18 @@ use roadstead_api::constants::labels;
 use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
 use roadstead_kinds::rows;
-use roadstead_kubeio::trouble::Trouble;
+use roadstead_kubeio::failure::{Failure, with_causes};
+use roadstead_kubeio::trouble::{Trouble, Troubles};
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
 use roadstead_serve::tls::{
-    Bundle, CertSlot, FILES_POLL_WAIT, Follower, Lifetimes, Rotation, issue, plan_rotation, renew,
+    self, Bundle, CertSlot, FILES_POLL_WAIT, Follower, Lifetimes, Rotation, issue, plan_rotation, renew,
     service_names,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::definitions::Definitions;
+use super::definitions;
 use super::filled::Filled;
 use super::registration::{Queues, Reach, Registration};
 use crate::caches::{Caches, api_resource};
@@ -73,7 +74,8 @@ pub(crate) struct Certificates {
 
 /// What was done so far.
 struct Progress {
-    definitions: Definitions,
+    /// Why definitions could not be changed.
+    definitions: Troubles<&'static str>,
     /// Follows the files, when certificates come from files.
     files: Option<Follower>,
     /// How often the files were checked.
@@ -94,7 +96,7 @@ impl Certificates {
         let files = || Follower::new(&self.config.webhook.cert_dir, self.slot.clone());
         let mut trouble = Trouble::default();
         let mut progress = Progress {
-            definitions: Definitions::new(),
+            definitions: Troubles::default(),
             files: (!self.config.cert_management.enable).then(files),
             looks: 0,
             answered: None,
@@ -110,14 +112,14 @@ impl Certificates {
                         }
                         pause
                     }
-                    Err(why) => {
-                        if trouble.is_news(&why) {
+                    Err(failure) => {
+                        if trouble.is_news(failure.text()) {
                             tracing::warn!(
-                                "webhooks are not ready: {why}; it is tried again until it succeeds, and this process is not ready \
+                                "webhooks are not ready: {failure}; it is tried again until it succeeds, and this process is not ready \
                                  meanwhile"
                             );
                         }
-                        self.ready.not_ready(why);
+                        self.ready.not_ready(failure);
                         RETRY
                     }
                 };
@@ -144,7 +146,7 @@ impl Certificates {
     }
 
     /// Checks everything once; returns how long to wait for the next check.
-    async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
+    async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, Failure> {
         let (authorities, key) = match &mut progress.files {
             Some(files) => match self.read(files).await {
                 Ok(authorities) => {
@@ -153,18 +155,18 @@ impl Certificates {
                     }
                     (Authorities(authorities), None)
                 }
-                Err(why) if self.slot.is_filled() => {
+                Err(failure) if self.slot.is_filled() => {
                     // Why not an error: the last certificate is still served; perhaps the files are just being written.
-                    if progress.kept.is_news(&why) {
+                    if progress.kept.is_news(failure.text()) {
                         tracing::warn!(
                             "the new files of the webhook certificate cannot be used, so the earlier certificate is served on until it \
-                             expires: {why}; they are looked at again every {} s",
+                             expires: {failure}; they are looked at again every {} s",
                             FILES_POLL_WAIT.as_secs()
                         );
                     }
                     return Ok(FILES_POLL_WAIT);
                 }
-                Err(why) => return Err(why),
+                Err(failure) => return Err(failure),
             },
             None => {
                 let Some(bundle) = self.bundle(&self.names()?).await? else {
@@ -172,7 +174,8 @@ impl Certificates {
                         .not_ready("the replica that leads has made no webhook certificate yet");
                     return Ok(RETRY);
                 };
-                let key = bundle.certified_key().map_err(|error| error.to_string())?;
+                let key = bundle.certified_key();
+                let key = key.map_err(|error| Failure::lasting(error.to_string()))?;
                 (Authorities(Some(bundle.ca_bundle())), Some(key))
             }
         };
@@ -190,11 +193,8 @@ impl Certificates {
         let leads = self.leadership.leads();
         if leads && self.config.roadstead.webhook.manage_configurations {
             let ca_bundle = authorities.0.as_deref();
-            if !progress
-                .definitions
-                .put(&self.client, &self.reach(), ca_bundle)
-                .await
-            {
+            let troubles = &progress.definitions;
+            if !definitions::put_all(&self.client, &self.reach(), ca_bundle, troubles).await {
                 pause = DEFINITIONS_RETRY;
             }
             if filled.is_true() {
@@ -217,9 +217,11 @@ impl Certificates {
     }
 
     /// Reads the files if they changed; returns the authorities to register.
-    async fn read(&self, files: &mut Follower) -> Result<Option<String>, String> {
+    async fn read(&self, files: &mut Follower) -> Result<Option<String>, Failure> {
         let folder = self.config.webhook.cert_dir.display();
-        let explain = |error| format!("webhook.certDir {folder}: {}", with_cause(&error));
+        let explain = |error: tls::Error| {
+            Failure::lasting(format!("webhook.certDir {folder}: {}", with_causes(&error)))
+        };
         if files.look().await.map_err(explain)? {
             tracing::info!(%folder, "webhook certificate loaded");
         }
@@ -236,22 +238,19 @@ impl Certificates {
         }
     }
 
-    fn names(&self) -> Result<Vec<String>, String> {
+    fn names(&self) -> Result<Vec<String>, Failure> {
         let mut names = service_names(VISIBILITY_SERVICE, &self.config.namespace);
         names.extend(self.webhook_names()?);
         Ok(names)
     }
 
-    fn webhook_names(&self) -> Result<Vec<String>, String> {
+    fn webhook_names(&self) -> Result<Vec<String>, Failure> {
         match self.reach() {
             Reach::Service { name, namespace } => Ok(service_names(&name, &namespace)),
             Reach::Url(url) => {
-                let uri: http::Uri = url
-                    .parse()
-                    .map_err(|_invalid| format!("webhook.url {url} is not a URL"))?;
-                let host = uri
-                    .host()
-                    .ok_or_else(|| format!("webhook.url {url} names no host"))?;
+                let wrong = |what: &str| Failure::lasting(format!("webhook.url {url} {what}"));
+                let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is not a URL"))?;
+                let host = uri.host().ok_or_else(|| wrong("names no host"))?;
                 Ok(vec![host.trim_matches(['[', ']']).to_owned()])
             }
         }
@@ -259,10 +258,10 @@ impl Certificates {
 
     /// The bundle of the Secret, renewed when it is due; a new one when there is none or it is damaged. A replica that does not
     /// lead takes the bundle as it is, or has none yet.
-    async fn bundle(&self, names: &[String]) -> Result<Option<Bundle>, String> {
+    async fn bundle(&self, names: &[String]) -> Result<Option<Bundle>, Failure> {
         let name = &self.config.cert_management.webhook_secret_name;
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.config.namespace);
-        let stored = api.get_opt(name).await.map_err(|error| write::describe(&error))?;
+        let stored = api.get_opt(name).await?;
         let now = (self.clock)();
         let old = stored.as_ref().and_then(|secret| {
             let data = secret.data.clone().unwrap_or_default();
@@ -281,7 +280,7 @@ impl Certificates {
             Some(old) => renew(rotation, now, old, names, &self.lifetimes),
             None => issue(now, names, &self.lifetimes),
         };
-        let fresh = fresh.map_err(|error| error.to_string())?;
+        let fresh = fresh.map_err(|error| Failure::lasting(error.to_string()))?;
         tracing::info!(secret = %format!("{}/{name}", self.config.namespace), ?rotation, "new webhook certificate");
         let data = fresh
             .to_secret()
@@ -292,7 +291,6 @@ impl Certificates {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(self.config.namespace.clone()),
-                resource_version: stored.as_ref().and_then(|s| s.metadata.resource_version.clone()),
                 ..stored.map(|s| s.metadata).unwrap_or_default()
             },
             data: Some(data),
@@ -306,15 +304,12 @@ impl Certificates {
         // Why the failure counts: a certificate that is not stored would be replaced after a restart, and two replicas would
         // serve two authorities of which only one is registered.
         written.map(|_| Some(fresh)).map_err(|error| {
-            format!(
-                "storing Secret {}/{name} failed: {}",
-                self.config.namespace,
-                write::describe(&error)
-            )
+            let namespace = &self.config.namespace;
+            Failure::of(&error).in_doing(format_args!("storing Secret {namespace}/{name} failed"))
         })
     }
 
-    async fn register(&self, ca_bundle: Option<&str>) -> Result<(), String> {
+    async fn register(&self, ca_bundle: Option<&str>) -> Result<(), Failure> {
         let user = self.own_user().await;
         let reach = self.reach();
         let registration = Registration {
@@ -347,7 +342,7 @@ impl Certificates {
     }
 
     /// Creates a job in dry-run until it comes back held: the API server needs a moment to apply a registration.
-    async fn see_it_answer(&self) -> Result<(), String> {
+    async fn see_it_answer(&self) -> Result<(), Failure> {
         let kind = self.kinds.iter().find(|kind| kind.kind() == &rows::JOB);
         let (Some(kind), true) = (kind, self.config.roadstead.webhook.manage_configurations) else {
             return Ok(());
@@ -357,22 +352,21 @@ impl Certificates {
             "metadata": { "generateName": "roadstead-probe-", "labels": { labels::QUEUE_NAME: "roadstead-probe" } },
             "spec": { "template": { "spec": {
                 "restartPolicy": "Never", "containers": [{ "name": "probe", "image": "probe" }] } } },
-        }))
-        .map_err(|error| error.to_string())?;
+        }))?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), "default", &api_resource(*kind));
         let params = PostParams {
             dry_run: true,
             ..PostParams::default()
         };
-        let mut last = String::new();
+        let mut last = Failure::passing("the API server does not call them yet");
         for _ in 0..PROBES_MAX {
             match api.create(&params, &job).await {
                 Ok(answer) if answer.data.pointer("/spec/suspend") == Some(&json!(true)) => return Ok(()),
-                Ok(_) => "the API server does not call them yet".clone_into(&mut last),
+                Ok(_) => last = Failure::passing("the API server does not call them yet"),
                 // Why: without the right to create jobs this cannot be tested; the registration itself has succeeded.
                 Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
-                Err(error) => last = write::describe(&error),
+                Err(error) => last = Failure::of(&error),
             }
             tokio::time::sleep(PROBE).await;
         }
@@ -380,19 +374,10 @@ impl Certificates {
     }
 }
 
-fn with_cause(error: &roadstead_serve::tls::Error) -> String {
-    let cause = std::error::Error::source(error);
-    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
-fn done<K>(answer: Written<K>) -> Result<(), String> {
-    match answer {
-        Written::Done(_) => Ok(()),
-        Written::Gone | Written::Conflict | Written::AlreadyExists => {
-            Err("the registration was taken away".into())
-        }
-        Written::Refused(why) | Written::Unclear(why) => {
-            Err(format!("registering the webhooks failed: {why}"))
-        }
+fn done<K>(answer: Written<K>) -> Result<(), Failure> {
+    match answer.stored() {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Failure::passing("the registration was taken away")),
+        Err(failure) => Err(failure.in_doing("registering the webhooks failed")),
     }
 }

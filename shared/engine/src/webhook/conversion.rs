@@ -1,11 +1,11 @@
 //! The conversion webhook: objects of `kueue.x-k8s.io` in another version; the rules live in
 //! [`roadstead_convert::versions`].
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube::core::conversion::{ConversionRequest, ConversionResponse};
 use roadstead_convert::versions;
+use roadstead_kubeio::failure::with_causes;
 use roadstead_serve::webhook::{ConversionHandler, conversion_failed};
 use serde_json::Value;
 
@@ -52,16 +52,8 @@ impl Name {
         let Self([kind, namespace, name]) = self;
         let kind = if kind.is_empty() { "object" } else { kind };
         let slash = if namespace.is_empty() { "" } else { "/" };
-        let mut text = format!(
-            "{kind} {namespace}{slash}{name} (objects[{index}]) cannot be converted to {wanted}: {error}"
-        );
-        let mut cause = std::error::Error::source(error);
-        while let Some(why) = cause {
-            // Invariant: writing to a string does not fail.
-            let _ = write!(text, ": {why}");
-            cause = why.source();
-        }
-        text
+        let why = with_causes(error);
+        format!("{kind} {namespace}{slash}{name} (objects[{index}]) cannot be converted to {wanted}: {why}")
     }
 }
 

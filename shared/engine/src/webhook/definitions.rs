@@ -2,15 +2,15 @@
 //!
 //! Invariant: only `spec.conversion` is written, and only when it differs.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
 };
 use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
-use roadstead_kubeio::write::{self, Written};
+use roadstead_kubeio::failure::Failure;
+use roadstead_kubeio::trouble::Troubles;
+use roadstead_kubeio::write;
 use roadstead_serve::webhook::CONVERT_PATH;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,36 +41,26 @@ struct NarrowSpec {
     conversion: Option<CustomResourceConversion>,
 }
 
-/// The definitions to convert here, and the last failure of each.
-pub(super) struct Definitions {
-    troubles: BTreeMap<&'static str, Option<String>>,
-}
-
-impl Definitions {
-    /// Those of our kinds whose versions a webhook converts.
-    pub(super) fn new() -> Self {
-        Self {
-            troubles: CONVERTED.map(|name| (name, None)).into(),
-        }
-    }
-
-    /// Puts address and authority into each definition that differs. Failures are logged once; returns whether there was none.
-    pub(super) async fn put(&mut self, client: &Client, reach: &Reach, ca_bundle: Option<&str>) -> bool {
-        let wanted = wanted(reach, ca_bundle);
-        for (name, trouble) in &mut self.troubles {
-            let now = put(client, name, &wanted).await.err();
-            if now != *trouble {
-                match &now {
-                    Some(why) => {
-                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}");
-                    }
-                    None => tracing::info!(definition = %name, "conversion webhook registered after all"),
-                }
+/// Puts address and authority into each definition that differs. Failures are logged once; returns whether there was none.
+pub(super) async fn put_all(
+    client: &Client,
+    reach: &Reach,
+    ca_bundle: Option<&str>,
+    troubles: &Troubles<&'static str>,
+) -> bool {
+    let wanted = wanted(reach, ca_bundle);
+    let mut all_done = true;
+    for name in CONVERTED {
+        if let Err(failure) = put(client, name, &wanted).await {
+            all_done = false;
+            if troubles.is_news(name, failure.text()) {
+                tracing::warn!(definition = %name, "conversion webhook not registered: {failure}");
             }
-            *trouble = now;
+        } else if troubles.ends(&name).is_some() {
+            tracing::info!(definition = %name, "conversion webhook registered after all");
         }
-        self.troubles.values().all(Option::is_none)
     }
+    all_done
 }
 
 /// The client settings by which the API server calls us for conversions.
@@ -98,23 +88,21 @@ async fn get(client: &Client, name: &str) -> Result<Option<Narrow>, kube::Error>
     }
 }
 
-async fn put(client: &Client, name: &str, wanted: &WebhookClientConfig) -> Result<(), String> {
-    let found = get(client, name).await.map_err(|error| write::describe(&error))?;
-    let Some(found) = found else {
-        return Err(format!(
+async fn put(client: &Client, name: &str, wanted: &WebhookClientConfig) -> Result<(), Failure> {
+    let Some(found) = get(client, name).await? else {
+        return Err(Failure::lasting(format!(
             "CustomResourceDefinition {name} does not exist; apply the definitions of this version (it is looked for again)"
-        ));
+        )));
     };
     if says(found.spec.conversion.as_ref(), wanted) {
         return Ok(());
     }
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    match write::patch(&api, name, &patch(wanted)).await {
-        Written::Done(_) => Ok(()),
-        Written::Gone | Written::Conflict | Written::AlreadyExists => {
-            Err(format!("CustomResourceDefinition {name} was taken away"))
-        }
-        Written::Refused(why) | Written::Unclear(why) => Err(why),
+    match write::patch(&api, name, &patch(wanted)).await.stored()? {
+        Some(_) => Ok(()),
+        None => Err(Failure::passing(format!(
+            "CustomResourceDefinition {name} was taken away"
+        ))),
     }
 }
 

@@ -13,8 +13,10 @@ use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::appwrapper::ROW;
-use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
+use roadstead_jobs::kind::{DefaultFacts, Namespace, Owner, Presence};
+use roadstead_jobs::webhook as rules;
 use roadstead_kinds::rows;
+use roadstead_kubeio::failure::Failure;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
 use super::answers::{Request, is_leaving, unless, warned};
@@ -83,11 +85,11 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
             .is_some();
     let owner = match owner(caches, object) {
         Ok(owner) => owner,
-        Err(why) => return failed(request, &why),
+        Err(failure) => return failed(request, failure.text()),
     };
     let mark = match parents::mark(caches, object) {
         Ok(mark) => mark,
-        Err(why) => return failed(request, &why),
+        Err(failure) => return failed(request, failure.text()),
     };
     let facts = DefaultFacts {
         mark: mark.as_ref(),
@@ -201,19 +203,19 @@ fn all_lead_to_workers(caches: &Caches) -> bool {
 /// Searches for an ancestor that is queued, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
 ///
 /// *Errors*: it cannot be determined; a sentence for its user.
-fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
+fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, Failure> {
     match ancestors::top(caches, object) {
         Ok(Some(_)) => Ok(Owner::ManagedAncestor),
         Ok(None) if ancestors::has_owner_of_managed_kind(caches, object) => Ok(Owner::ManagedKind),
         Ok(None) => Ok(Owner::Unmanaged),
-        Err(Stop::Unread(Missing::Unlisted(plural))) => Err(not_yet(&[plural])),
-        Err(Stop::Unread(Missing::Unread(owner))) => Err(format!(
+        Err(Stop::Unread(Missing::Unlisted(plural))) => Err(Failure::passing(not_yet(&[plural]))),
+        Err(Stop::Unread(Missing::Unread(owner))) => Err(Failure::passing(format!(
             "its owner {} {} is not known yet; try again in a moment",
             owner.kind, owner.name
-        )),
-        Err(Stop::Unread(Missing::Unreadable(why))) => Err(why),
-        Err(Stop::TooDeep) => Err(ancestors::TOO_DEEP.to_owned()),
-        Err(Stop::Cyclic) => Err(ancestors::CYCLIC.to_owned()),
+        ))),
+        Err(Stop::Unread(Missing::Unreadable(failure))) => Err(failure),
+        Err(Stop::TooDeep) => Err(Failure::lasting(ancestors::TOO_DEEP)),
+        Err(Stop::Cyclic) => Err(Failure::lasting(ancestors::CYCLIC)),
     }
 }
 
@@ -374,19 +376,21 @@ mod tests {
         };
         let refused = owner(&caches, &child(&kind.api_version()));
         assert!(
-            refused.as_ref().is_err_and(|why| why.contains(kind.plural)),
+            refused
+                .as_ref()
+                .is_err_and(|why| why.text().contains(kind.plural)),
             "{refused:?}"
         );
         assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
     }
 
-    /// Which integrations are listed, and the answer about a new pod of a `StatefulSet`: its annotations, or why it is refused.
+    /// What is changed in a new pod of a `StatefulSet` where these integrations are listed, or why it is refused.
     #[expect(clippy::unwrap_in_result, reason = "the error is what is tested")]
     fn filled_in(
         frameworks: &str,
         parent: Option<i64>,
         pod: &serde_json::Value,
-    ) -> Result<serde_json::Value, String> {
+    ) -> Result<serde_json::Value, Failure> {
         let kinds = roadstead_jobs::registry();
         let text = format!(
             "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{frameworks}]}}\n"
@@ -417,7 +421,7 @@ mod tests {
         let request: Request = serde_json::from_value(request).unwrap();
         let answer = default(find("Pod").kind, &caches, &config, &request);
         if !answer.allowed {
-            return Err(answer.result.message);
+            return Err(Failure::lasting(answer.result.message));
         }
         let patch = answer.patch.map(|patch| serde_json::from_slice(&patch).unwrap());
         Ok(patch.unwrap_or_default())
@@ -450,7 +454,7 @@ mod tests {
             assert!(patch.contains(wanted), "{wanted}: {patch}");
         }
         for (parent, why) in [(None, "statefulsets"), (Some(0), "has no place for this pod")] {
-            let said = filled_in("statefulset", parent, &pod).unwrap_err();
+            let said = filled_in("statefulset", parent, &pod).unwrap_err().to_string();
             assert!(said.contains(why) && said.contains("try again"), "{said}");
         }
     }

@@ -16,8 +16,8 @@ use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::trouble::Troubles;
-use roadstead_kubeio::write::describe;
 use roadstead_serve::webhook::Preparation;
 
 use super::Filled;
@@ -58,10 +58,10 @@ impl Lookup {
                 if let Some(job) = owned {
                     lookup.owners(&job).await?;
                 }
-                match local {
-                    Some(local) => lookup.read(&local).await,
-                    None => Ok(()),
+                if let Some(local) = local {
+                    lookup.read(&local).await?;
                 }
+                Ok(())
             })
         })
     }
@@ -69,71 +69,60 @@ impl Lookup {
     /// Reads the owners of a job. Faults of the owners are answered later, from the caches.
     ///
     /// *Errors*: which owner cannot be read, and why.
-    async fn owners(&self, job: &DynamicObject) -> Result<(), String> {
+    async fn owners(&self, job: &DynamicObject) -> Result<(), Failure> {
         let learning = ancestors::learn(&self.client, &self.caches, job);
-        match tokio::time::timeout(TIME_MAX, learning).await {
-            Err(_late) => Err(format!(
-                "the owners of the job cannot be read: no answer for {} seconds; try again in a moment",
-                TIME_MAX.as_secs()
-            )),
-            Ok(Err(Stop::Unread(Missing::Unreadable(why)))) => Err(format!("{why}; try again in a moment")),
-            Ok(_known) => Ok(()),
-        }
+        let failure = match tokio::time::timeout(TIME_MAX, learning).await {
+            Err(_late) => no_answer().in_doing("the owners of the job cannot be read"),
+            Ok(Err(Stop::Unread(Missing::Unreadable(failure)))) => failure,
+            Ok(_known) => return Ok(()),
+        };
+        Err(failure.reworded(|why| format!("{why}; try again in a moment")))
     }
 
     /// *Errors*: which object cannot be read, and why.
-    async fn read(&self, local: &Key) -> Result<(), String> {
-        let read = tokio::time::timeout(TIME_MAX, self.queue(local))
-            .await
-            .unwrap_or_else(|_late| Err(format!("no answer for {} seconds", TIME_MAX.as_secs())))
-            .map_err(|why| {
-                format!(
-                    "LocalQueue {local} or what it leads to is not known yet and cannot be read: {why}; try again in a moment"
-                )
-            });
-        match &read {
-            Ok(()) => {
-                self.troubles.ends(local);
-            }
-            Err(why) => {
-                // Why not for each job: while the failure lasts, every job of the queue is refused.
-                if self.troubles.is_news(local.clone(), why) {
-                    tracing::warn!(
-                        "a job was refused, and all jobs of its queue are refused while this lasts: {why}"
-                    );
-                }
-            }
+    async fn read(&self, local: &Key) -> Result<(), Failure> {
+        let read = tokio::time::timeout(TIME_MAX, self.queue(local)).await;
+        let Err(failure) = read.unwrap_or_else(|_late| Err(no_answer())) else {
+            self.troubles.ends(local);
+            return Ok(());
+        };
+        let failure = failure.reworded(|why| {
+            format!(
+                "LocalQueue {local} or what it leads to is not known yet and cannot be read: {why}; try again in a moment"
+            )
+        });
+        // Why not for each job: while the failure lasts, every job of the queue is refused.
+        if self.troubles.is_news(local.clone(), failure.text()) {
+            tracing::warn!(
+                "a job was refused, and all jobs of its queue are refused while this lasts: {failure}"
+            );
         }
-        read
+        Err(failure)
     }
 
-    async fn queue(&self, local: &Key) -> Result<(), String> {
+    async fn queue(&self, local: &Key) -> Result<(), Failure> {
         let (client, caches) = (&self.client, &self.caches);
         let queues = Api::namespaced(client.clone(), &local.namespace);
-        found(caches.local_queues.look_up(&queues, local).await)?;
+        caches.local_queues.look_up(&queues, local).await?;
         let Some(local) = caches.local_queues.get(local) else {
             return Ok(());
         };
         let cluster = Key::new("", local.spec.cluster_queue.as_str());
-        found(
-            caches
-                .cluster_queues
-                .look_up(&Api::all(client.clone()), &cluster)
-                .await,
-        )?;
+        let queues = Api::all(client.clone());
+        caches.cluster_queues.look_up(&queues, &cluster).await?;
         let Some(cluster) = caches.cluster_queues.get(&cluster) else {
             return Ok(());
         };
         for rule in roadstead_convert::cluster_queue(&cluster).checks {
             let check = Key::new("", rule.name.as_str());
-            found(caches.checks.look_up(&Api::all(client.clone()), &check).await)?;
+            caches.checks.look_up(&Api::all(client.clone()), &check).await?;
         }
         Ok(())
     }
 }
 
-fn found(result: Result<(), kube::Error>) -> Result<(), String> {
-    result.map_err(|error| describe(&error))
+fn no_answer() -> Failure {
+    Failure::passing(format!("no answer for {} seconds", TIME_MAX.as_secs()))
 }
 
 /// The queue that the job of the request names.

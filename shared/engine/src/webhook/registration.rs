@@ -13,7 +13,7 @@ use roadstead_api::constants::groups::KUEUE;
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::{Kind, Members, rows};
+use roadstead_kinds::{Kind, Members, Review, rows};
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
 /// The version in which the API server sends objects, whatever version they were written in.
@@ -109,10 +109,10 @@ impl Registration<'_> {
         }
     }
 
-    /// Unlike the anchor: only pods that name a queue are reviewed, unless all are to be held. So no other pod of the cluster
-    /// waits for our answer.
+    /// Unlike the anchor: of some kinds only the objects that name a queue are reviewed, unless all are to be held. So no other pod of
+    /// the cluster waits for our answer.
     fn of_ours(&self, api: &Api) -> Option<LabelSelector> {
-        let is_asked = api.kind == rows::POD.kind && self.queues == Queues::Named;
+        let is_asked = api.review == Review::Queued && self.queues == Queues::Named;
         is_asked.then(|| LabelSelector {
             match_expressions: Some(vec![LabelSelectorRequirement {
                 key: QUEUE_NAME.to_owned(),
@@ -267,6 +267,7 @@ struct Api {
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
+    review: Review,
     /// The operations that are mutated.
     operations: &'static [&'static str],
 }
@@ -278,6 +279,7 @@ impl Api {
             version: row.version,
             kind: row.kind,
             plural: row.plural,
+            review: row.review,
             operations: match row.members {
                 Members::One | Members::Group => &["CREATE"],
                 // Why updates too: a change of its queue goes to the templates of its pods.
@@ -293,6 +295,7 @@ const fn ours(kind: &'static str, plural: &'static str) -> Api {
         version: VERSION,
         kind,
         plural,
+        review: Review::Every,
         operations: &["CREATE"],
     }
 }

@@ -12,7 +12,7 @@ use kube::core::GroupVersionKind;
 use kube::core::admission::Operation;
 use kube::{Api, Client};
 use roadstead_jobs::json;
-use roadstead_kubeio::write;
+use roadstead_kubeio::failure::Failure;
 use roadstead_serve::webhook::Preparation;
 use serde_json::Value;
 
@@ -116,7 +116,7 @@ impl Asked {
         client: &Client,
         kind: &GroupVersionKind,
         plural: String,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {
@@ -132,23 +132,22 @@ impl Asked {
             ..SubjectAccessReview::default()
         };
         let api: Api<SubjectAccessReview> = Api::all(client.clone());
-        let answer = api
-            .create(&PostParams::default(), &review)
-            .await
-            .map_err(|error| {
-                let why = write::describe(&error);
+        let answer = api.create(&PostParams::default(), &review).await;
+        let answer = answer.map_err(|error| {
+            Failure::of(&error).reworded(|why| {
                 format!(
                     "it cannot be checked whether the user may create {plural}: {why}; try again in a moment"
                 )
-            })?;
+            })
+        })?;
         if answer.status.is_some_and(|status| status.allowed) {
             return Ok(());
         }
         let name = self.user.user.as_deref().unwrap_or_default();
         let namespace = &self.namespace;
-        Err(format!(
+        Err(Failure::lasting(format!(
             "User {name} is not authorized to create {plural} in {namespace}"
-        ))
+        )))
     }
 }
 

@@ -11,7 +11,7 @@ use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
-use super::{CONFLICT_PAUSE, Workloads, not_found};
+use super::{Workloads, not_found};
 use crate::caches::Caches;
 use crate::control;
 
@@ -33,19 +33,17 @@ impl Workloads {
         let name = meta.name.as_deref().unwrap_or_default();
         let key = roadstead_kubeio::cache::key_of(&*stored);
         self.caches.unsure.note(&stored);
-        let failed = |why| Outcome::Failed(format!("annotating the workload failed: {why}"));
-        let outcome = match write::patch(&self.api(&stored), name, &patch).await {
-            Written::Done(object) => {
+        let answer = write::patch(&self.api(&stored), name, &patch).await;
+        if matches!(answer, Written::Done(_) | Written::Refused(_)) {
+            self.caches.unsure.settle(&key);
+        }
+        match answer.or_end("annotating the workload failed")? {
+            Some(object) => {
                 self.caches.workloads.observe((*object).clone());
                 Ok(Arc::new(*object))
             }
-            Written::Refused(why) => Err(failed(why)),
-            Written::Gone => return Err(Outcome::Failed(not_found("annotating the workload"))),
-            Written::Conflict | Written::AlreadyExists => return Err(Outcome::After(CONFLICT_PAUSE)),
-            Written::Unclear(why) => return Err(failed(why)),
-        };
-        self.caches.unsure.settle(&key);
-        outcome
+            None => Err(not_found("annotating the workload").into()),
+        }
     }
 
     /// Deactivates the Workload, sets its priority to that of its class, or removes its finalizer.
@@ -84,23 +82,17 @@ impl Workloads {
             return Ok(());
         }
         let name = stored.metadata.name.as_deref().unwrap_or_default();
-        match write::patch(&self.api(stored), name, &patch.into()).await {
-            Written::Done(object) => {
-                let key = roadstead_kubeio::cache::key_of(&*object);
-                let last = object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
-                if object.metadata.deletion_timestamp.is_some() && last {
-                    self.caches.workloads.forget(&key, object.metadata.uid.as_deref());
-                } else {
-                    self.caches.workloads.observe(*object);
-                }
-                Ok(())
-            }
-            Written::Gone => Ok(()),
-            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
-            Written::Refused(why) | Written::Unclear(why) => {
-                Err(Outcome::Failed(format!("changing the workload failed: {why}")))
+        let answer = write::patch(&self.api(stored), name, &patch.into()).await;
+        if let Some(object) = answer.or_end("changing the workload failed")? {
+            let key = roadstead_kubeio::cache::key_of(&*object);
+            let last = object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+            if object.metadata.deletion_timestamp.is_some() && last {
+                self.caches.workloads.forget(&key, object.metadata.uid.as_deref());
+            } else {
+                self.caches.workloads.observe(*object);
             }
         }
+        Ok(())
     }
 
     /// Deletes a Workload whose retention time is over.
@@ -110,7 +102,7 @@ impl Workloads {
             Removal::Workload => {
                 let name = stored.metadata.name.as_deref().unwrap_or_default();
                 let answer = write::delete(&self.api(stored), name, stored.metadata.uid.as_deref()).await;
-                (stored.object_ref(&()), is_deleted(answer))
+                (stored.object_ref(&()), answer.stored().map(drop))
             }
             Removal::Job => {
                 let Some((at, uid)) = control::of(&self.caches, stored) else {
@@ -130,26 +122,19 @@ impl Workloads {
                 for object in job.objects() {
                     let uid = object.metadata.uid.as_deref();
                     let one = write::delete(&api, &object.name_any(), uid).await;
-                    if let Err(why) = is_deleted(one) {
-                        answer = Err(why);
+                    if let Err(failure) = one.stored() {
+                        answer = Err(failure);
                     }
                 }
                 (job.first().object_ref(&jobs.resource), answer)
             }
         };
         let (object, answer) = deleted;
-        answer.map_err(|why| Outcome::Failed(format!("deleting what was kept long enough failed: {why}")))?;
+        answer.map_err(|failure| failure.in_doing("deleting what was kept long enough failed"))?;
         if let Some(note) = removal.note() {
             self.recorder.record(object, note);
         }
         Ok(())
-    }
-}
-
-fn is_deleted<K>(answer: Written<K>) -> Result<(), String> {
-    match answer {
-        Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => Ok(()),
-        Written::Refused(why) | Written::Unclear(why) => Err(why),
     }
 }
 

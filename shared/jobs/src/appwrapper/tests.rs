@@ -3,7 +3,8 @@ use roadstead_api::config::FeatureGates;
 
 use super::*;
 use crate::fixture::apply;
-use crate::webhook::{DefaultFacts, Namespace, Owner, Presence, default_job, validate_update};
+use crate::kind::{DefaultFacts, Namespace, Owner, Presence};
+use crate::webhook::{default_job, validate_update};
 
 fn meta() -> ObjectMeta {
     ObjectMeta {

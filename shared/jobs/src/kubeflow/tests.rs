@@ -3,9 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{Tested, apply};
-use crate::kind::Pods;
+use crate::kind::{Pods, RemoteIdentity};
 use crate::podset::PodSetInfo;
-use crate::remote::RemoteIdentity;
 
 /// Each kind with the map of its replicas and its roles.
 const KINDS: [(&ByPath, &str, &[&str]); 6] = [

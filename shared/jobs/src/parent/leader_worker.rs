@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::{Groups, Mark, Parent, fixed, number, pod_set, same_shape};
 use crate::by_path::Path;
 use crate::json;
-use crate::kind::{Error, JobPodSet, Maker, Member};
+use crate::kind::{Error, Maker, Member};
 use crate::labels::{annotation, label};
 use crate::naming::workload_name;
+use crate::podset::JobPodSet;
 use crate::problem::Problem;
 
 const LEADER: Path = &["spec", "leaderWorkerTemplate", "leaderTemplate"];

@@ -16,8 +16,9 @@ use super::{
     template,
 };
 use crate::json;
-use crate::kind::{AsksForMore, Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
+use crate::kind::{AsksForMore, Error, Look, Member, Members, Pods, Stand, Tending, Told, Write};
 use crate::labels::{annotation, queue};
+use crate::podset::JobPodSet;
 
 /// The largest number of roles of a group. *Source*: `spec/jobs.md 2.3`.
 const ROLES_MAX: usize = 18;

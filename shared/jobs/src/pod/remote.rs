@@ -12,11 +12,11 @@ use roadstead_api::constants::{annotations, gates};
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
+use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, later, phase};
 use crate::json;
-use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
+use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
 use crate::labels::annotation;
-use crate::remote::{RemoteIdentity, skeleton};
+use crate::remote::skeleton;
 
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
@@ -37,6 +37,7 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
         let mut copy = skeleton(&PlainPod, *pod, identity);
         json::remove(&mut copy, &["spec", "nodeName"]);
         json::set(&mut copy, &OF_UID, json!(pod.meta.uid));
+        later::note_gates(*pod, &mut copy);
         copy
     };
     let all = members.all().iter();
@@ -48,7 +49,7 @@ fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
 
-fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+pub(super) fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
     let all = members.all().iter();
     all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
         .collect()
@@ -73,11 +74,7 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
         .filter(|(name, copy)| is_stray(name, **copy))
         .map(|(_, copy)| copy.id())
         .collect();
-    Unmatched {
-        lacking,
-        stray,
-        outdated: Vec::new(),
-    }
+    Unmatched { lacking, stray }
 }
 
 /// The writes that show the state of the copies on the local pods.

@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 
 use super::{GATES, PlainPod, role};
 use crate::json;
-use crate::kind::{JobKind as _, Mark, Member, MemberMut};
+use crate::kind::{DefaultFacts, JobKind as _, Mark, Member, MemberMut, Namespace, Owner, Presence};
 use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
 use crate::problem::{Problem, is_subdomain};
-use crate::webhook::{
-    DefaultFacts, Namespace, Owner, Presence, annotation_field, default_label, label_field,
-};
+use crate::webhook::{annotation_field, default_label, label_field};
 
 /// Fills in the fields that a new pod leaves open.
 pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::fixture::{WHY, apply, changed, many, one};
-use crate::kind::{MemberId, Stand};
-use crate::webhook::{DefaultFacts, Namespace, Owner, Presence, default_job};
+use crate::kind::{DefaultFacts, MemberId, Namespace, Owner, Presence, Stand};
+use crate::webhook::default_job;
 
 const COUNT: &str = "kueue.x-k8s.io/pod-group-total-count";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";

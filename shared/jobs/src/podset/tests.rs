@@ -4,7 +4,7 @@ use roadstead_core::amount::Amount;
 use roadstead_core::name::{CheckName, FlavorName};
 use roadstead_core::queue::Flavor;
 use roadstead_core::status::{Admission, Assignment, CheckPhase, CheckState, PodSetUpdate};
-use roadstead_core::workload::Toleration;
+use roadstead_core::taint::Toleration;
 use serde_json::{Value, json};
 
 use super::*;

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::by_path::Path;
 use crate::json;
-use crate::kind::{JobPodSet, Member};
+use crate::kind::Member;
 use crate::labels::annotation;
+use crate::podset::JobPodSet;
 
 /// The pod set of the head.
 pub(super) const NAME: &str = "head";

@@ -10,7 +10,8 @@ use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::{Ends, Sign, Words};
 use crate::by_path::{ByPath, Path, Rules, queued};
 use crate::json;
-use crate::kind::{JobPodSet, Member};
+use crate::kind::Member;
+use crate::podset::JobPodSet;
 use crate::problem::Problem;
 
 const CLUSTER: Path = &["spec", "rayClusterSpec"];

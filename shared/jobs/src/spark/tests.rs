@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::{Tested, apply};
 use crate::kind::Pods as Alive;
+use crate::kind::RemoteIdentity;
 use crate::podset::PodSetInfo;
-use crate::remote::RemoteIdentity;
 
 const KIND: Tested = Tested(&SPARK_APPLICATION);
 

@@ -1,6 +1,11 @@
 //! The health of a cache's connection to its API server.
 
+use kube::Client;
+use kube::discovery::ApiResource;
 use roadstead_core::kind::KindState;
+
+use crate::served::{Served, served};
+use crate::write;
 
 /// The connection behind a cache, as last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,5 +33,29 @@ impl Health {
     /// Whether the cache is complete.
     pub const fn is_settled(&self) -> bool {
         matches!(self, Self::Live | Self::NotServed)
+    }
+
+    /// The health of a cache after a failed list or watch: with a kind to ask for, "not found" may mean that it is not served.
+    pub(super) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Self {
+        let failing = |error: &kube::Error| Self::Failing(write::describe(error));
+        let (Some(kind), kube::Error::Api(status)) = (kind, error) else {
+            return failing(error);
+        };
+        if status.code != 404 {
+            return failing(error);
+        }
+        match served(client, kind).await {
+            Ok(Served::No) => Self::NotServed,
+            Ok(Served::Yes) => failing(error),
+            Ok(Served::Otherwise(versions)) => Self::Failing(format!(
+                "{} of group \"{}\" are served in version {} only, and this release speaks version {}: install a release of the kind \
+                 that serves it",
+                kind.plural,
+                kind.group,
+                versions.join(", "),
+                kind.version
+            )),
+            Err(error) => failing(&error),
+        }
     }
 }

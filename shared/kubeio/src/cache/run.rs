@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::ends::{Ended, Last};
 use super::{Cache, Health, set};
 use crate::retry::Backoff;
-use crate::served;
 
 /// How often, at least, the whole cache is compared with the names and versions of everything stored.
 ///
@@ -121,7 +120,7 @@ where
                     Err(error) => error,
                 };
                 last = Last::Cut;
-                match served::after(&error, &api.clone().into_client(), kind.as_ref()).await {
+                match Health::after(&error, &api.clone().into_client(), kind.as_ref()).await {
                     Health::NotServed => {
                         self.empty();
                         self.settled.store(true, Ordering::Relaxed);

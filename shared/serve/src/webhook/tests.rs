@@ -491,3 +491,20 @@ async fn both_authorities_in_the_ca_bundle_let_clients_through_before_and_after_
     server.connect(&rotated.ca_bundle()).await.unwrap();
     server.end().await;
 }
+
+/// Spec: jobs 12.9
+#[test]
+fn only_what_an_api_server_asks_a_kubelet_names_a_pod() {
+    for (path, pod) in [
+        ("/containerLogs/ns/p/main", Some(("ns", "p"))),
+        ("/exec/ns/p/main", Some(("ns", "p"))),
+        ("/attach/ns/p/main", Some(("ns", "p"))),
+        ("/portForward/ns/p", Some(("ns", "p"))),
+        ("/containerLogs/ns", None),
+        ("/mutate--v1-pod", None),
+        ("/", None),
+        ("", None),
+    ] {
+        assert_eq!(asked_of_kubelet(path), pod, "{path}");
+    }
+}

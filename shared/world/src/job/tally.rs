@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{BACKOFF, BACKOFF_MAX, CREATE_MAX, is_tracked, template, uncounted};
-use crate::act::Action;
+use crate::action::Action;
 use crate::play::{has_ended, is_ready};
 
 /// The pods of one Job, by state.

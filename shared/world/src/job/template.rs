@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 
-use super::TRACKING;
+use crate::action::TRACKING;
 
 /// Annotation and label with a pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::{from_value, json};
 
 use super::*;

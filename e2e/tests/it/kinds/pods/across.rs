@@ -58,6 +58,43 @@ fn of_a_pod_that_is_deleted_while_it_runs_elsewhere_nothing_stays() {
     });
 }
 
+/// Spec: jobs 12.9
+#[test]
+fn what_a_client_adds_to_a_pod_later_and_a_gate_that_it_removes_reach_the_copy() {
+    const WAIT: &str = "example.com/wait";
+    const DONE: &str = "workflows.argoproj.io/completed";
+    play("far-later", &[(MANAGER, "4"), (EAST, "4")], async |room| {
+        let mut waiting = pod(room, "one", LONG_SECS);
+        waiting["metadata"]["labels"][DONE] = json!("false");
+        waiting["spec"]["schedulingGates"] = json!([{"name": WAIT}]);
+        let mut here = create_on(room, MANAGER, waiting).await;
+        let only_waits = |pod: &Value| pod["spec"]["schedulingGates"] == json!([{"name": WAIT}]);
+        room.until(EAST, &pods(), "one", only_waits).await;
+        let added = json!({"labels": {DONE: "true"}, "annotations": {"example.com/note": "later"}});
+        room.merge(MANAGER, &pods(), "one", json!({"metadata": added}))
+            .await;
+        let has_both = |pod: &Value| {
+            let meta = &pod["metadata"];
+            meta["labels"][DONE] == "true" && meta["annotations"]["example.com/note"] == "later"
+        };
+        let there = room.until(EAST, &pods(), "one", has_both).await;
+        assert!(only_waits(&there) && there["status"]["phase"] == "Pending");
+        let gates = here["spec"]["schedulingGates"].as_array_mut().unwrap();
+        gates.retain(|gate| gate["name"] != WAIT);
+        room.merge(
+            MANAGER,
+            &pods(),
+            "one",
+            json!({"spec": {"schedulingGates": gates}}),
+        )
+        .await;
+        room.until(EAST, &pods(), "one", is_in("Running")).await;
+        room.until(MANAGER, &pods(), "one", is_in("Running")).await;
+        room.delete(MANAGER, &pods(), "one").await;
+        nothing_is_left(room).await;
+    });
+}
+
 /// Spec: multikueue 3.8; safety 1 I1
 #[test]
 fn a_pod_that_the_manager_stops_runs_anew_from_the_one_that_is_held_there() {

@@ -126,6 +126,25 @@ fn a_pod_is_shown_on_the_node_of_its_worker_and_shows_its_end() {
 
 /// Spec: jobs 12.9
 #[test]
+fn logs_of_a_pod_on_a_virtual_node_answer_where_they_can_be_read() {
+    play_shown("shown-logs", &[(MANAGER, "4"), (EAST, "4")], async |room| {
+        create_on(room, MANAGER, pod(room, "one", LONG_SECS)).await;
+        room.until(MANAGER, &pods(), "one", runs_on_node).await;
+        let api: Api<Pod> = Api::namespaced(room.client(MANAGER), room.name);
+        let said = eventually(|| async {
+            let error = api.logs("one", &kube::api::LogParams::default()).await.err()?;
+            Some(error.to_string()).filter(|said| said.contains("worker cluster east"))
+        })
+        .await;
+        let command = "kubectl --kubeconfig east.kubeconfig -n shown-logs logs one";
+        assert!(said.contains(command), "{said}");
+        room.delete(MANAGER, &pods(), "one").await;
+        nothing_is_left(room).await;
+    });
+}
+
+/// Spec: jobs 12.9
+#[test]
 fn a_pod_on_a_virtual_node_that_is_deleted_goes_with_its_copy() {
     play_shown("shown-gone", &[(MANAGER, "4"), (EAST, "4")], async |room| {
         create_on(room, MANAGER, pod(room, "one", LONG_SECS)).await;

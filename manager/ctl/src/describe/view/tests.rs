@@ -1,7 +1,7 @@
+use roadstead_convert::explanation::view::view;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::explain::view::view;
 
 fn now() -> Timestamp {
     "2026-11-21T10:05:00Z".parse().unwrap()

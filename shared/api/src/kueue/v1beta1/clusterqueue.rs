@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{LIST_TYPE, PLAIN, any_number_of_conditions, plain_list, unused_past_usage};
-use crate::crd::Older;
 use crate::kueue::v1beta2;
+use crate::older::Older;
 
 /// Another name of the cohort, a flat list of checks, more words of flavor fungibility, fewer limits.
 pub(crate) fn clusterqueue(schema: &mut Older) {

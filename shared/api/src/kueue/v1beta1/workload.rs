@@ -4,8 +4,8 @@ use schemars::SchemaGenerator;
 use serde_json::json;
 
 use super::{LIST_TYPE, any_number_of_conditions, plain_list, with_description};
-use crate::crd::Older;
 use crate::kueue::v1beta2;
+use crate::older::Older;
 use crate::schema;
 
 /// Another form of the priority's class and of topology assignments, no preemption gates, fewer limits.

@@ -75,7 +75,7 @@ fn three_victims_may_stop_in_any_order_or_end_by_themselves() {
     for order in [["a4", "a3", "a2"], ["a2", "a4", "a3"], ["a3", "a2", "a4"]] {
         let mut world = shared(6);
         // Why classical: by shares two of four are the most that may be taken.
-        world.state.settings.rules.preemption = crate::nominate::PreemptionRules::Classical;
+        world.state.settings.rules.preemption = crate::rules::PreemptionRules::Classical;
         world.tell(Event::ClusterQueue(Box::new(any("two", 6))));
         world.tell(Event::ClusterQueue(Box::new(in_cohort("pool", "tree", 2))));
         assert_eq!(evicted(&world.run()), ["a4", "a3", "a2"]);

@@ -1,7 +1,8 @@
 //! Workloads with equal requests share one fate.
 
-use super::{Decision, Reason, reclaiming, strict, world};
+use super::{Decision, reclaiming, strict, world};
 use crate::queue::Reclaim;
+use crate::reason::Reason;
 use crate::state::Event;
 use crate::state::fixtures::{World, cluster_queue, finish, flavor, group, in_cohort, pod_set, workload};
 

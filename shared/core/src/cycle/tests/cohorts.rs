@@ -160,7 +160,7 @@ fn a_workload_is_admitted_whole_or_not_at_all() {
 #[test]
 fn fewer_pods_are_taken_only_with_partial_admission() {
     use super::{OFF, ruled, world_with};
-    use crate::nominate::Rules;
+    use crate::rules::Rules;
     for (rules, admitted) in [
         (Rules::default(), Some(6)),
         (

@@ -2,8 +2,8 @@
 
 use super::{Decision, OFF, reclaiming, round, ruled, strict, within, world, world_with};
 use crate::name::Key;
-use crate::nominate::Rules;
 use crate::queue::{ClusterQueue, Reclaim, WithinClusterQueue};
+use crate::rules::Rules;
 use crate::state::Event;
 use crate::state::fixtures::{World, at, cores, evict, finish, in_cohort};
 use crate::status::{GatePosition, PreemptionGate};

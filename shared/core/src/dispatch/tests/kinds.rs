@@ -161,3 +161,30 @@ fn a_cluster_where_the_kind_cannot_be_read_gets_no_job_and_one_that_can_does() {
     alone.clusters = vec!["b".into()];
     assert_eq!(alone.plan().waits_for(), Some("KindNotReadableOnCluster"));
 }
+
+/// Spec: jobs 12.9
+#[test]
+fn a_copy_that_lacks_a_later_change_gets_it_and_its_run_goes_on() {
+    let outdated = RemoteJob {
+        twins: Twins::Outdated,
+        ..RUNNING
+    };
+    let of = |job: RemoteJob| Case::won().remote("a", reachable(Some(admitted(1)), Some(job)));
+    let mut case = of(outdated);
+    let failure = Failure {
+        until: at(99),
+        cause: Cause::NoAnswer,
+        detail: String::new(),
+    };
+    for failures in [BTreeMap::new(), [("a".into(), failure)].into()] {
+        case.failures = failures;
+        let plan = case.plan();
+        assert_eq!(plan.on("a"), [RemoteAction::UpdateJob]);
+        assert_eq!((plan.check().0, plan.cluster()), (CheckPhase::Ready, Some("a")));
+    }
+    let ended = RemoteJob {
+        finished: true,
+        ..outdated
+    };
+    assert!(!of(ended).plan().on("a").contains(&RemoteAction::UpdateJob));
+}

@@ -2,7 +2,8 @@
 
 use super::RemoteAction::{CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
 use super::*;
-use crate::cluster::Connection;
+use crate::cluster::link::Link;
+use crate::lease::{Grant, Moment, Terms};
 
 /// All our objects on a worker, in the order in which they go.
 const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
@@ -106,7 +107,8 @@ fn a_copy_that_somebody_deletes_before_the_choice_is_made_again() {
 #[test]
 fn after_a_restart_a_lost_winner_has_the_whole_time_again() {
     let restart = 100;
-    let since = Connection::new(at(restart)).lost_since().unwrap();
+    let grant = Grant::new(Moment::default(), Terms::written(600));
+    let since = Link::new(at(restart), grant).lost_since().unwrap();
     let after = |minutes| {
         let silent = Remote::Unreachable {
             since,

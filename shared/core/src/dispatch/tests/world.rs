@@ -358,6 +358,7 @@ impl World {
                     .or_default()
                     .push(cluster.clone());
             }
+            RemoteAction::UpdateJob => unreachable!("no job changes here"),
             RemoteAction::DeleteJob => {
                 let job = copies.job.as_mut().unwrap();
                 assert_eq!(job.origin, Origin::Ours);

@@ -204,7 +204,7 @@ fn the_message_names_both_and_the_way_to_both() {
         let job = job.map(crate::name::Uid::from);
         let node = scene.node("q");
         preemption_message(
-            &scene.forest,
+            scene.ground.quotas(),
             Some(&uid.into()),
             job.as_ref(),
             node,

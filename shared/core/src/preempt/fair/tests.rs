@@ -9,11 +9,11 @@ use crate::fair::{Contender, Tournament};
 use crate::holders::Holder;
 use crate::name::Key;
 use crate::nominate::scene::{Limits, Scene, cpu_group, own, queue, quota};
-use crate::nominate::{FairStrategy, PreemptionRules};
 use crate::preempt::PreemptReason;
 use crate::queue::{
     ClusterQueue, FlavorQuota, PreemptionPolicy, Reclaim, ResourceGroup, Weight, WithinClusterQueue,
 };
+use crate::rules::{FairStrategy, PreemptionRules};
 use crate::state::fixtures::{at, cluster_queue, pod_set, workload};
 use crate::workload::Workload;
 
@@ -362,7 +362,7 @@ fn settle(queues: &[QueuePlan], jobs: &[JobPlan], strategies: Vec<FairStrategy>,
             second_pass: false,
         };
         let contenders = heads.iter().map(contender).collect();
-        let winner = Tournament::new(&scene.forest, contenders).next(&mut scene.forest, &scene.rules);
+        let winner = Tournament::new(&scene.ground, contenders).next(&mut scene.ground, &scene.rules);
         let Some((key, nomination)) = winner.map(|winner| &heads[winner]) else {
             return End::Rest;
         };

@@ -7,10 +7,11 @@ use proptest::strategy::Strategy as Generator;
 
 use super::histories::preemption;
 use super::{Event, Server, Step, audit, key};
-use crate::cycle::{Decision, Reason};
+use crate::cycle::Decision;
 use crate::name::{Key, Uid};
-use crate::nominate::{FairStrategy, PreemptionRules};
 use crate::queue::{ClusterQueue, LocalQueue, StopPolicy, Strategy, Weight};
+use crate::reason::Reason;
+use crate::rules::{FairStrategy, PreemptionRules};
 use crate::state::fixtures::{cluster_queue, cohort, finish, flavor, group, release};
 
 /// *Limit*: turns until all workloads must be at rest.

@@ -9,11 +9,11 @@ use super::super::fixtures::{cluster_queue, cohort, flavor, group};
 use super::super::{Event, Pace};
 use super::Step;
 use crate::name::{CohortName, Key};
-use crate::nominate::PreemptionRules;
 use crate::queue::{
     BorrowWithinCohort, Check, LocalQueue, PreemptionPolicy, Reclaim, Selector, StopPolicy, Strategy,
     WithinClusterQueue,
 };
+use crate::rules::PreemptionRules;
 use crate::workload::{Operator, Requirement};
 
 pub(super) fn preemption() -> impl Generator<Value = PreemptionPolicy> {

@@ -10,9 +10,9 @@ use crate::kinds::Kind;
 /// Stored objects with the metadata of their list.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub(super) kind: Arc<Kind>,
-    pub(super) meta: Value,
-    pub(super) objects: Vec<Arc<Value>>,
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) meta: Value,
+    pub(crate) objects: Vec<Arc<Value>>,
 }
 
 impl Serialize for List {

@@ -1,7 +1,5 @@
 //! The configuration that admission depends on.
 
-use crate::flavor::Undeclared;
-
 /// Whether a feature is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -9,6 +7,16 @@ pub enum Switch {
     On,
     /// The feature is off.
     Off,
+}
+
+/// What to do with a requested resource that no group of the queue covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Undeclared {
+    /// Refuse the workload (`BlockUndeclared`).
+    #[default]
+    Refuse,
+    /// Treat it as not requested (`IgnoreUndeclared`).
+    Ignore,
 }
 
 /// A test of a victim under fair sharing. *Source*: `spec/admission-engine.md 2.8.3`.

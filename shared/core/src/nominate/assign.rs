@@ -6,23 +6,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Category, Remedy, Undeclared, suits};
+use super::compiled::{CompiledFlavor, CompiledGroup};
+use super::{Head, Mode, Nomination, Progress, Refusal};
 use crate::amount::Amount;
-use crate::hierarchy::{Counting, Exact, FlavorResource, Forest};
+use crate::flavor::{Category, Remedy, suits};
+use crate::ground::{Footprint, Ground};
+use crate::hierarchy::{Counting, Exact, FlavorResource};
 use crate::holders::Holders;
 use crate::name::{FlavorName, ResourceName, Uid};
-use crate::nominate::{
-    CompiledFlavor, CompiledGroup, Head, Mode, Nomination, PreemptionRules, Progress, Refusal, Rules, Switch,
-};
 use crate::preempt::{Candidates, Found, Search, Target};
 use crate::quantity;
 use crate::queue::{BorrowWithinCohort, Flavor, FlavorPreference, Fungibility, Reclaim};
+use crate::rules::{PreemptionRules, Rules, Switch, Undeclared};
 use crate::status::Assignment;
 use crate::workload::PodSet;
 
 /// The search for one nomination.
 pub(crate) struct Assigner<'a> {
-    pub(crate) forest: &'a mut Forest,
+    pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) flavors: &'a BTreeMap<FlavorName, Flavor>,
     pub(crate) rules: &'a Rules,
@@ -31,7 +32,7 @@ pub(crate) struct Assigner<'a> {
     pub(crate) pinned: Option<&'a Nomination>,
     /// Holders that are never victims.
     pub(crate) gone: &'a BTreeSet<Uid>,
-    /// Answers of the oracle; the forest does not change during a nomination.
+    /// Answers of the oracle; the ground does not change during a nomination.
     pub(crate) memo: Vec<(FlavorResource, Exact, Oracle)>,
 }
 
@@ -151,7 +152,7 @@ impl<'a> Assigner<'a> {
             mode: Mode::Fit,
             level: 0,
             progress: Progress {
-                generation: self.forest.generation(head.node),
+                generation: self.ground.quotas().generation(head.node),
                 tried: Vec::new(),
             },
             considered: String::new(),
@@ -465,13 +466,14 @@ impl<'a> Assigner<'a> {
             if value == 0 {
                 continue;
             }
-            if self.forest.fits(node, pair, value) {
-                let fitting = self.forest.smallest_fit(node, pair, value, Counting::Usage);
+            if self.ground.fits(Footprint::of(node, &[(pair, value)])) {
+                let quotas = self.ground.quotas();
+                let fitting = quotas.smallest_fit(node, pair, value, Counting::Usage);
                 offer.level = offer.level.max(fitting.height);
                 continue;
             }
             let (resource, name) = (want.resource, &flavor.name);
-            let most = self.forest.potential_exact(node, pair);
+            let most = self.ground.most(node, pair);
             if value > most {
                 // Wire: byte-exact with the anchor.
                 reasons.push(format!(
@@ -485,7 +487,7 @@ impl<'a> Assigner<'a> {
                 offer.mode = Mode::NoFit;
                 continue;
             }
-            let free = self.forest.available_exact(node, pair);
+            let free = self.ground.free(node, pair);
             // Wire: byte-exact with the anchor.
             reasons.push(format!(
                 "insufficient unused quota for {resource} in flavor {name}, {} more needed",
@@ -513,9 +515,9 @@ impl<'a> Assigner<'a> {
     fn may_preempt_for(&self, pair: FlavorResource, value: Exact) -> bool {
         let node = self.head.node;
         let policy = self.head.queue.preemption;
-        value <= Exact::from(self.forest.nominal(node, pair).get())
-            || self
-                .forest
+        let quotas = self.ground.quotas();
+        value <= Exact::from(quotas.nominal(node, pair).get())
+            || quotas
                 .smallest_fit(node, pair, value, Counting::QuotaOnly)
                 .below_root
             || match self.rules.preemption {
@@ -532,23 +534,11 @@ impl<'a> Assigner<'a> {
         }
         let found = self.targets(&[(pair, value)]);
         let node = self.head.node;
-        let held = |target: &Target| {
-            let usage = target.holder.usage.iter();
-            (
-                target.holder.node,
-                usage.filter(|(p, _)| *p == pair).map(|(_, v)| *v).sum::<Exact>(),
-            )
-        };
-        for (of, value) in found.targets.iter().map(held) {
-            self.forest.remove(of, pair, value);
-        }
-        let level = self
-            .forest
-            .smallest_fit(node, pair, value, Counting::Usage)
-            .height;
-        for (of, value) in found.targets.iter().map(held) {
-            self.forest.add(of, pair, value);
-        }
+        let victims = { found.targets.iter() }.filter_map(|target| target.holder.footprint().only(pair));
+        let level = self.ground.without(victims, |ground| {
+            let quotas = ground.quotas();
+            quotas.smallest_fit(node, pair, value, Counting::Usage).height
+        });
         let oracle = Oracle {
             mode: mode_of(&found.targets, self.head),
             level,
@@ -567,7 +557,7 @@ impl<'a> Assigner<'a> {
         }
         let mut search = Search {
             uid: &self.head.workload.uid,
-            forest: self.forest,
+            ground: self.ground,
             holders: self.holders,
             rules: self.rules,
             policy: self.head.queue.preemption,

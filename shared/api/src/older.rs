@@ -9,17 +9,16 @@ use serde_json::{Map, Value};
 ///
 /// A path is written `spec.podSets[].name`; the empty path is the root. *Panics*: if there is no such field; the test that builds
 /// every definition finds that.
-/// that builds every definition rules out.
 #[derive(Clone, Debug)]
 pub(crate) struct Older(Value);
 
 impl Older {
     /// Starts from the schema of the newer version.
-    pub(super) const fn of(schema: Value) -> Self {
+    pub(crate) const fn of(schema: Value) -> Self {
         Self(schema)
     }
 
-    pub(super) fn finish(self) -> Value {
+    pub(crate) fn finish(self) -> Value {
         self.0
     }
 

@@ -1,4 +1,4 @@
-//! Named things with a small number: the state works with the number, the caller with the name.
+//! Named things with a small number: the state of admission works with the number, the caller with the name.
 //!
 //! Invariant: a number is valid until its thing is removed; it may then stand for something else. So no decision may depend on the order of
 //! numbers alone.

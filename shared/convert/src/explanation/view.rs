@@ -1,21 +1,20 @@
-//! One Workload in one answer: a state, one top reason, one next step, and the answer of each cluster.
+//! What is shown of one Workload: a state, one top reason, one next step, and the answer of each cluster. The command line, and every
+//! other place that explains a Workload, renders this and finds out nothing by itself.
 //!
 //! Invariant: a pure function of the object and the time; every Workload has exactly one state and, unless it runs or has
 //! ended, exactly one reason with a next step (`spec/experience.md 5`).
 
-use std::fmt::Write as _;
-
-use comfy_table::{ContentArrangement, Table};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
-use roadstead_convert::explanation;
 use roadstead_core::dispatch::NOT_MANAGED;
 use roadstead_core::dispatch::record::{Answered, Record};
+use roadstead_core::reason::PendingReason;
 use serde::Serialize;
 
 use super::line::Line;
+use super::parse;
 
 /// The state of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +36,8 @@ pub enum State {
 }
 
 impl State {
-    const fn sentence(self) -> &'static str {
+    /// The state in words.
+    pub const fn sentence(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Deactivated => "deactivated",
@@ -98,11 +98,11 @@ struct Top {
 }
 
 /// The reason of a Workload that its queue has not tried.
-pub const PENDING_EVALUATION: &str = "PendingEvaluation";
+pub const PENDING_EVALUATION: &str = PendingReason::PendingEvaluation.as_str();
 
 impl View {
     /// Sets the reason: another Workload of the queue is tried first.
-    pub(super) fn stands_in(&mut self, line: &Line) {
+    pub fn stands_in(&mut self, line: &Line) {
         let Line {
             head,
             namespace,
@@ -118,7 +118,7 @@ impl View {
 /// The answer for one Workload.
 pub fn view(workload: &Workload, now: Timestamp) -> View {
     let text = workload.annotations().get(EXPLANATION);
-    let record = text.and_then(|text| explanation::parse(text));
+    let record = text.and_then(|text| parse(text));
     let (state, top) = top(workload, record.as_ref());
     let owners = workload.owner_references();
     let owner = owners
@@ -363,48 +363,6 @@ fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row
         age_seconds: Some(now.duration_since(answered.since).as_secs().max(0)),
     };
     record.answers.iter().map(row).collect()
-}
-
-/// The answer as text.
-pub fn render(view: &View, now: Timestamp) -> String {
-    let mut text = view.workload.clone();
-    if let Some(job) = &view.job {
-        let _infallible = write!(text, " ({job})");
-    }
-    let since = view
-        .since
-        .map_or_else(String::new, |since| format!(" (since {})", age(since, now)));
-    let _infallible = write!(text, "\nState:  {}", view.state.sentence());
-    let _infallible = write!(text, "\nWhy:    {}: {}{since}", view.reason, view.message);
-    if !view.next.is_empty() {
-        let _infallible = write!(text, "\nNext:   {}", view.next);
-    }
-    if !view.clusters.is_empty() {
-        let mut table = Table::new();
-        table
-            .load_style(comfy_table::presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(["CLUSTER", "ANSWER", "AGE", "DETAIL"]);
-        for row in &view.clusters {
-            let age = row.since.map_or_else(|| "-".to_owned(), |since| age(since, now));
-            let detail = if row.detail.is_empty() { "-" } else { &row.detail };
-            table.add_row([&row.cluster, &row.answer, &age, detail]);
-        }
-        let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
-        let _infallible = write!(text, "\n{}", lines.join("\n"));
-    }
-    text
-}
-
-/// An age in kubectl's form: the largest unit.
-pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
-    let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
-    match secs {
-        0..120 => format!("{secs}s"),
-        120..7200 => format!("{}m", secs / 60),
-        7200..172_800 => format!("{}h", secs / 3600),
-        _ => format!("{}d", secs / 86_400),
-    }
 }
 
 #[cfg(test)]

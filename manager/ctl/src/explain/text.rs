@@ -1,0 +1,115 @@
+//! The answer as text.
+
+use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table};
+use jiff::{SignedDuration, Timestamp};
+use roadstead_convert::explanation::view::View;
+
+/// The answer as text.
+pub(crate) fn render(view: &View, now: Timestamp) -> String {
+    let mut text = view.workload.clone();
+    if let Some(job) = &view.job {
+        let _infallible = write!(text, " ({job})");
+    }
+    let since = view
+        .since
+        .map_or_else(String::new, |since| format!(" (since {})", age(since, now)));
+    let _infallible = write!(text, "\nState:  {}", view.state.sentence());
+    let _infallible = write!(text, "\nWhy:    {}: {}{since}", view.reason, view.message);
+    if !view.next.is_empty() {
+        let _infallible = write!(text, "\nNext:   {}", view.next);
+    }
+    if !view.clusters.is_empty() {
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header(["CLUSTER", "ANSWER", "AGE", "DETAIL"]);
+        for row in &view.clusters {
+            let age = row.since.map_or_else(|| "-".to_owned(), |since| age(since, now));
+            let detail = if row.detail.is_empty() { "-" } else { &row.detail };
+            table.add_row([&row.cluster, &row.answer, &age, detail]);
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
+        let _infallible = write!(text, "\n{}", lines.join("\n"));
+    }
+    text
+}
+
+/// An age in kubectl's form: the largest unit.
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
+    let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
+    match secs {
+        0..120 => format!("{secs}s"),
+        120..7200 => format!("{}m", secs / 60),
+        7200..172_800 => format!("{}h", secs / 3600),
+        _ => format!("{}d", secs / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_convert::explanation::view::{Row, State};
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn row(cluster: &str, answer: &str, detail: &str, since: Option<Timestamp>) -> Row {
+        Row {
+            cluster: cluster.to_owned(),
+            answer: answer.to_owned(),
+            detail: detail.to_owned(),
+            since,
+            age_seconds: None,
+        }
+    }
+
+    /// Spec: experience 5
+    #[test]
+    fn the_text_has_a_line_for_the_state_the_reason_the_next_step_and_each_cluster() {
+        let mut view = View {
+            workload: "team-a/job-train".to_owned(),
+            job: Some("Job train".to_owned()),
+            state: State::WaitingForPlacement,
+            cluster: None,
+            reason: "WaitingForWorkers".to_owned(),
+            message: "waiting for quota on \"east\"".to_owned(),
+            next: "look there".to_owned(),
+            since: Some(at("2026-11-21T10:00:00Z")),
+            clusters: vec![
+                row(
+                    "east",
+                    "NoRoom",
+                    "2 cpu more needed",
+                    Some(at("2026-11-21T10:01:00Z")),
+                ),
+                row("west", "NotConnected", "", Some(at("2026-11-21T08:00:00Z"))),
+                row("north", "Asked", "", None),
+            ],
+        };
+        let now = at("2026-11-21T10:02:30Z");
+        assert_eq!(
+            render(&view, now),
+            "team-a/job-train (Job train)\n\
+             State:  waiting for a worker\n\
+             Why:    WaitingForWorkers: waiting for quota on \"east\" (since 2m)\n\
+             Next:   look there\n\
+             CLUSTER  ANSWER        AGE  DETAIL\n\
+             east     NoRoom        90s  2 cpu more needed\n\
+             west     NotConnected  2h   -\n\
+             north    Asked         -    -"
+        );
+        (view.job, view.next, view.since) = (None, String::new(), None);
+        view.clusters.clear();
+        assert_eq!(
+            render(&view, now),
+            "team-a/job-train\n\
+             State:  waiting for a worker\n\
+             Why:    WaitingForWorkers: waiting for quota on \"east\""
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The kinds of other groups whose controllers are played: the fields that are read and written.
+
+pub(crate) mod jobset;
+pub(crate) mod torch;
