@@ -26,12 +26,12 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
+    Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
+    Write,
 };
 use crate::labels::{annotation, queue};
-use crate::podset::{InjectError, PodSetInfo};
+use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
-use crate::remote::RemoteIdentity;
 use crate::webhook::{IMMUTABLE, annotation_field};
 
 /// The kind `argoproj.io/v1alpha1 Workflow`.

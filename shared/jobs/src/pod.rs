@@ -6,7 +6,7 @@
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
 //! another cluster), `later` (what they get after they were sent), `node` (the node that stands for their cluster), [`rules`] (the webhooks).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -214,8 +214,20 @@ impl JobKind for PlainPod {
     }
 }
 
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+    let all = members.all().iter();
+    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
+        .collect()
+}
+
 fn phase(pod: Member<'_>) -> &str {
     json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
+}
+
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+    let all = members.all().iter();
+    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
+        .collect()
 }
 
 /// Whether the pod has succeeded or failed.

@@ -40,10 +40,10 @@ impl Site<'_> {
                     )));
                 }
                 Written::Refused(why) => {
-                    return Err(Failure::lasting(format!("updating {}: {why}", copy.name)));
+                    return Err(Failure::lasting(why).in_doing(format!("updating {}", copy.name)));
                 }
                 Written::Unclear(why) => {
-                    return Err(Failure::passing(format!("updating {}: {why}", copy.name)));
+                    return Err(Failure::passing(why).in_doing(format!("updating {}", copy.name)));
                 }
             }
         }

@@ -109,7 +109,7 @@ pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
 /// On a pod of an Argo Workflow, a Deployment or a LeaderWorkerSet of the manager: `true` when it may run in another cluster than the
 /// others.
 pub const SPREAD: &str = "roadstead.dev/spread";
-/// On a namespace of the manager: `true` when the ConfigMaps, Secrets and headless Services that its jobs name may be carried to the worker
+/// On a namespace of the manager: `true` when the `ConfigMaps`, Secrets and headless Services that its jobs name may be carried to the worker
 /// that runs them.
 pub const CARRIES_NEEDS: &str = "roadstead.dev/carries-needs";
 /// On a namespace of a worker: the origins of the managers that may bring such objects, with commas between.

@@ -426,7 +426,7 @@ impl Link {
     }
 
     fn fails(&mut self, miss: Miss, words: &str) -> Effect {
-        let (more, of_writes) = match failure {
+        let (more, of_writes) = match miss {
             Miss::Error => (1, true),
             Miss::NoAnswer => (FAILURES_MAX, false),
         };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::pods;
 use crate::json;
-use crate::kind::JobPodSet;
+use crate::podset::JobPodSet;
 use crate::problem::is_label;
 
 /// What such an annotation looks like.

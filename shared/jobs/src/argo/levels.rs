@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::pods::{self, Amounts};
 use crate::json;
-use crate::kind::JobPodSet;
+use crate::podset::JobPodSet;
 use crate::problem::is_label;
 
 /// The largest number of pod sets of one job. *Source*: `spec/jobs.md 2.3`.

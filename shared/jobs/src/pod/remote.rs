@@ -12,7 +12,9 @@ use roadstead_api::constants::{annotations, gates};
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, later, phase};
+use super::{
+    PlainPod, SCHEDULED, TERMINATION_TARGET, by_name, condition, has_gate, is_over, is_true, later, phase,
+};
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
 use crate::labels::annotation;
@@ -47,12 +49,6 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
 /// Why not what is shown on a node: it has run, and cannot be held again.
 fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
-}
-
-pub(super) fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
-    let all = members.all().iter();
-    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
-        .collect()
 }
 
 /// The pods without a copy, and the copies without a pod.
