@@ -1,5 +1,5 @@
 //! The manager's own pods that stay in one cluster together: the steps of an Argo Workflow, the pods of a Deployment, the replicas of a
-//! LeaderWorkerSet.
+//! `LeaderWorkerSet`.
 //!
 //! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`.
 

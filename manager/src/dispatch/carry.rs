@@ -1,4 +1,4 @@
-//! Brings to a worker what the pods of a job name and the worker lacks: ConfigMaps, Secrets and headless Services of the manager.
+//! Brings to a worker what the pods of a job name and the worker lacks: `ConfigMaps`, Secrets and headless Services of the manager.
 //!
 //! Invariant: nothing is brought without the consent of both namespaces, and an object of another owner is never changed. What is brought
 //! is owned by the copy of the Workload, so the worker's garbage collector removes it after the last job that names it. Logs, conditions

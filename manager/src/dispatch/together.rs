@@ -1,7 +1,7 @@
 //! Pods that belong together stay in one cluster: the one that took the first of them.
 //!
 //! Why: the next step of an Argo Workflow looks for the results of a step (a volume, a cache, an artifact in the cluster's own store)
-//! in the same cluster, and the pods of a Deployment or a LeaderWorkerSet serve together.
+//! in the same cluster, and the pods of a Deployment or a `LeaderWorkerSet` serve together.
 //!
 //! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`.
 

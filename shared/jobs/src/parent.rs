@@ -55,7 +55,7 @@ struct Groups {
 }
 
 const TEMPLATE: Path = &["spec", "template"];
-/// Label of the pods of a Deployment, and the last part of the name of their ReplicaSet. *Source*: the Deployment controller.
+/// Label of the pods of a Deployment, and the last part of the name of their `ReplicaSet`. *Source*: the Deployment controller.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The kind `apps/v1 Deployment`.

@@ -106,7 +106,7 @@ pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a pod of the manager: the node on which it shows in which cluster it runs.
 pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
-/// On a pod of an Argo Workflow, a Deployment or a LeaderWorkerSet of the manager: `true` when it may run in another cluster than the
+/// On a pod of an Argo Workflow, a Deployment or a `LeaderWorkerSet` of the manager: `true` when it may run in another cluster than the
 /// others.
 pub const SPREAD: &str = "roadstead.dev/spread";
 /// On a namespace of the manager: `true` when the `ConfigMaps`, Secrets and headless Services that its jobs name may be carried to the worker

@@ -26,7 +26,7 @@ const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
 /// On a copy: UID of its pod.
 const OF_UID: [&str; 3] = ["metadata", "annotations", annotations::MULTIKUEUE_ORIGIN_UID];
 
-/// Whether a copy was made for this pod. Why that is asked: a StatefulSet makes its pods anew under the same names. A copy without a UID
+/// Whether a copy was made for this pod. Why that is asked: a `StatefulSet` makes its pods anew under the same names. A copy without a UID
 /// is of an earlier version.
 pub(super) fn is_twin(pod: Member<'_>, copy: Member<'_>) -> bool {
     let of = annotation(copy.meta, annotations::MULTIKUEUE_ORIGIN_UID);

@@ -228,7 +228,7 @@ fn a_group_lacks_the_copies_of_its_new_pods_and_wants_none_of_those_that_are_gon
     assert_eq!(unmatched_names(&pods[..2], &all), (vec![], vec![]));
 }
 
-/// A StatefulSet makes its pods anew under the same names.
+/// A `StatefulSet` makes its pods anew under the same names.
 ///
 /// Spec: jobs 9.12, 12.9
 #[test]
