@@ -6,7 +6,7 @@
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
 //! another cluster), `later` (what they get after they were sent), `node` (the node that stands for their cluster), [`rules`] (the webhooks).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,6 +21,7 @@ use crate::kind::{
     RemoteIdentity, Target, Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
+use crate::needs::{self, Need};
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
 
@@ -171,6 +172,17 @@ impl JobKind for PlainPod {
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         remote::mirror(local, remote, now)
+    }
+
+    /// Why of the members: an incomplete group has no pod sets, and its first pods may run before the others exist.
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let templates: Vec<Value> = members.all().iter().map(|pod| template(*pod)).collect();
+        needs::of(&templates)
+    }
+
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let templates: Vec<Value> = members.all().iter().map(|pod| template(*pod)).collect();
+        needs::wanted(&templates)
     }
 
     fn suspend(&self, pod: &mut MemberMut<'_>) {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use roadstead_api::constants::gates;
+use roadstead_api::constants::{annotations, gates};
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
@@ -17,16 +17,28 @@ use super::{
 };
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::labels::annotation;
 use crate::remote::skeleton;
 
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
+
+/// On a copy: UID of its pod.
+const OF_UID: [&str; 3] = ["metadata", "annotations", annotations::MULTIKUEUE_ORIGIN_UID];
+
+/// Whether a copy was made for this pod. Why that is asked: a `StatefulSet` makes its pods anew under the same names. A copy without a UID
+/// is of an earlier version.
+pub(super) fn is_twin(pod: Member<'_>, copy: Member<'_>) -> bool {
+    let of = annotation(copy.meta, annotations::MULTIKUEUE_ORIGIN_UID);
+    of.is_none_or(|of| pod.meta.uid.as_deref() == Some(of))
+}
 
 /// The copies of the pods that have not ended and are not being deleted.
 pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec<Value> {
     let copy = |pod: &Member<'_>| {
         let mut copy = skeleton(&PlainPod, *pod, identity);
         json::remove(&mut copy, &["spec", "nodeName"]);
+        json::set(&mut copy, &OF_UID, json!(pod.meta.uid));
         later::note_gates(*pod, &mut copy);
         copy
     };
@@ -48,14 +60,14 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
         .filter(|(name, pod)| may_be_sent(**pod) && !there.contains_key(*name))
         .map(|(name, _)| (*name).to_owned())
         .collect();
-    let is_wanted = |name: &str| {
-        let pod = here.get(name);
-        pod.is_some_and(|pod| pod.meta.deletion_timestamp.is_none())
+    // Why not an ended copy: it counts for the end of its group. Why one of an earlier pod of its name: no copy of the present one can be
+    // created beside it.
+    let is_stray = |name: &str, copy: Member<'_>| match here.get(name) {
+        Some(pod) if pod.meta.deletion_timestamp.is_none() => !is_twin(*pod, copy),
+        Some(_) | None => !is_over(copy) || copy.meta.deletion_timestamp.is_some(),
     };
-    // Why not an ended copy: it counts for the end of its group.
-    let is_open = |copy: Member<'_>| !is_over(copy) || copy.meta.deletion_timestamp.is_some();
     let stray = { there.iter() }
-        .filter(|(name, copy)| is_open(**copy) && !is_wanted(name))
+        .filter(|(name, copy)| is_stray(name, **copy))
         .map(|(_, copy)| copy.id())
         .collect();
     Unmatched { lacking, stray }
@@ -71,7 +83,7 @@ pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> 
     let after = |pod: Member<'_>| match remote {
         Remote::Copies(_) => {
             let copy = there.get(pod.meta.name.as_deref().unwrap_or_default())?;
-            (!is_stopped(*copy, is_alone)).then(|| shown(pod, *copy))
+            (is_twin(pod, *copy) && !is_stopped(*copy, is_alone)).then(|| shown(pod, *copy))
         }
         Remote::AtRest => Some(held_again(pod, now)),
         Remote::Ended(outcome) => Some(concluded(pod, outcome)),
