@@ -5,6 +5,7 @@
 //! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in that worker's
 //! own queue), always from caches. A worker that hangs delays no other worker.
 
+mod carry;
 mod fence;
 mod kind;
 mod memory;
@@ -40,6 +41,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::families::Families;
 use crate::fresh::Fresh;
 use crate::lease::Lessor;
 use crate::metrics::{Anew, Hop, Metrics};
@@ -76,6 +78,8 @@ pub(crate) struct Dispatch {
     pub(crate) metrics: Metrics,
     /// Whether the manager may choose the dispatcher by the programs of the workers.
     pub(crate) may_choose: bool,
+    /// Whether running copies follow changes of their jobs, where their kind allows that.
+    pub(crate) may_forward: bool,
     /// The workers that failed lately.
     pub(crate) memory: Arc<Memory>,
     /// Local Workloads to look at.
@@ -95,6 +99,8 @@ pub(crate) struct Dispatch {
     pub(crate) virtual_nodes: Arc<virtual_nodes::Kept>,
     /// The manager's pods that are steps of Argo Workflows.
     pub(crate) steps: Arc<Steps>,
+    /// The manager's pods that stay in one cluster together.
+    pub(crate) families: Arc<Families>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.

@@ -12,6 +12,7 @@ mod checks;
 mod credentials;
 mod dispatch;
 mod explain;
+mod families;
 mod fresh;
 mod gc;
 mod lease;

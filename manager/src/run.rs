@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
-use roadstead_api::config::{Config, WorkerLostPolicy};
+use roadstead_api::config::{Config, FeatureGate, WorkerLostPolicy};
 use roadstead_api::constants::labels;
 use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_core::lease::Terms;
@@ -34,6 +34,7 @@ use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::virtual_nodes::{Endpoint, VirtualNodes};
 use crate::dispatch::{self, Dispatch, Memory};
+use crate::families::Families;
 use crate::fresh::Fresh;
 use crate::gc;
 use crate::lease::Lessor;
@@ -228,6 +229,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         journal: Arc::default(),
         ledger: Arc::default(),
         metrics: counts.clone(),
+        may_forward: config
+            .feature_gates
+            .enabled(FeatureGate::MultiKueueRemoteSpecSync),
         may_choose: !config.multi_kueue.names_dispatcher,
         memory: Arc::new(Memory::default()),
         due: engine.workloads_due.clone(),
@@ -239,9 +243,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         turn: Arc::default(),
         virtual_nodes: Arc::default(),
         steps: Steps::follow(&engine.caches),
+        families: Families::follow(&engine.caches),
         started: clock(),
         clock: clock.clone(),
     };
+    dispatch.wake_relatives();
     ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
     let fleet = Arc::new(Fleet {

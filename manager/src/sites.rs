@@ -50,7 +50,7 @@ fn shown_lost(cluster: &MultiKueueCluster) -> Option<Timestamp> {
 }
 
 /// Whether an administrator has given up the runs on a cluster in its present loss.
-fn is_given_up(remote: &Remote, cluster: &MultiKueueCluster) -> bool {
+pub(crate) fn is_given_up(remote: &Remote, cluster: &MultiKueueCluster) -> bool {
     let earliest = remote.link(Link::loss_shows_from);
     earliest.is_some_and(|earliest| word::is_given_up(given_up(cluster), shown_lost(cluster), earliest))
 }

@@ -380,8 +380,6 @@ fn no_kind_of_jobs_is_named_outside_of_the_table_and_of_what_kinds_do() {
 
 /// Folders whose failures are typed (`shared/kubeio/src/failure.rs`).
 const TYPED_FAILURES: &[&str] = &["shared/kubeio/", "shared/engine/", "worker/", "manager/src/"];
-/// TODO(#40): these rooms are being rebuilt, and follow then.
-const UNTYPED_FAILURES: &[&str] = &["manager/src/lease", "manager/src/remote"];
 
 /// Whether a `Result` stands there whose error is a bare text.
 fn has_text_as_error(text: &str) -> bool {
@@ -419,10 +417,8 @@ fn a_failure_is_never_a_bare_text() {
         assert_eq!(has_text_as_error(text), expect, "{text}");
     }
     let all = sources(&metadata().workspace_root);
-    let is_in = |path: &str, folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
-    let typed = all
-        .iter()
-        .filter(|(path, _)| is_in(path, TYPED_FAILURES) && !is_in(path, UNTYPED_FAILURES));
+    let is_typed = |path: &str| TYPED_FAILURES.iter().any(|folder| path.starts_with(folder));
+    let typed = all.iter().filter(|(path, _)| is_typed(path));
     let wrong = typed.filter(|(_, text)| has_text_as_error(without_tests(text)));
     let complaints: Vec<String> = wrong
         .map(|(path, _)| {

@@ -19,7 +19,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     (
         "manager",
         "remote",
-        &["identity", "kinds", "leaving", "sign", "supervisor"],
+        &["heartbeat", "identity", "kinds", "leaving", "supervisor"],
     ),
 ];
 

@@ -1,7 +1,7 @@
 //! Whether a worker has the objects that the pods of a job name. The manager asks before it offers the job: a failure there is far
 //! from where its user looks.
 //!
-//! It only reads, and only names: of a Secret it reads only the metadata. What the account may not read is unknown, and the worker
+//! This room only reads, and only names: of a Secret it reads only the metadata. What the account may not read is unknown, and the worker
 //! is then assumed to have it.
 //!
 //! *Source*: `spec/experience.md 5`.
@@ -18,25 +18,26 @@ use roadstead_jobs::needs::{Need, Thing};
 use tokio::time::{Instant, timeout};
 
 /// How long one answer is waited for.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a kind that may not be read is not asked for again.
 const UNREADABLE: Duration = Duration::from_mins(5);
 
-/// The kinds that the account may not read on a worker, and since when that is known.
+/// The kinds that the account may not read in a namespace of a worker, and since when that is known.
 #[derive(Debug, Default)]
-pub(crate) struct Unreadable(Mutex<BTreeMap<Thing, Instant>>);
+pub(crate) struct Unreadable(Mutex<BTreeMap<(String, Thing), Instant>>);
 
 impl Unreadable {
-    fn has(&self, thing: Thing) -> bool {
+    fn has(&self, namespace: &str, thing: Thing) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known
-            .get(&thing)
+            .get(&(namespace.to_owned(), thing))
             .is_some_and(|since| since.elapsed() < UNREADABLE)
     }
 
-    fn note(&self, thing: Thing) {
+    fn note(&self, namespace: &str, thing: Thing) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(thing, Instant::now());
+        known.retain(|_, since| since.elapsed() < UNREADABLE);
+        known.insert((namespace.to_owned(), thing), Instant::now());
     }
 }
 
@@ -47,13 +48,15 @@ pub(super) async fn lacking(
     needs: BTreeSet<Need>,
     unreadable: &Unreadable,
 ) -> Vec<Need> {
-    let asked = needs.into_iter().filter(|need| !unreadable.has(need.thing));
+    let asked = needs
+        .into_iter()
+        .filter(|need| !unreadable.has(namespace, need.thing));
     let asking = asked.map(async |need| {
         let objects = objects(client, namespace, need.thing);
         match timeout(ANSWER_MAX, objects.get_metadata_opt(&need.name)).await {
             Ok(Ok(None)) => Some(need),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                unreadable.note(need.thing);
+                unreadable.note(namespace, need.thing);
                 None
             }
             Ok(Ok(Some(_)) | Err(_)) | Err(_) => None,
@@ -62,7 +65,8 @@ pub(super) async fn lacking(
     join_all(asking).await.into_iter().flatten().collect()
 }
 
-fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
+/// The objects of a kind in this namespace.
+pub(super) fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
     let [group, version, kind, plural] = thing.api();
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
     if thing.is_namespaced() {
@@ -70,10 +74,4 @@ fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject>
     } else {
         Api::all_with(client.clone(), &resource)
     }
-}
-
-/// The needs as one text.
-pub(super) fn told(lacking: &[Need]) -> String {
-    let each: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    each.join(", ")
 }

@@ -88,7 +88,11 @@ pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &Cached
 }
 
 /// What the copies of a job on a worker lack of the later changes of its objects.
-pub(super) fn later(owner: &Owning<'_>, copies: &CachedJob) -> Vec<Later> {
+pub(super) fn later(d: &Dispatch, owner: &Owning<'_>, copies: &CachedJob) -> Vec<Later> {
+    // Why not those of pods: the setting is about the spec of a job.
+    if !d.may_forward && owner.jobs.kind.kind().members != roadstead_kinds::Members::Group {
+        return Vec::new();
+    }
     let compare = |local: Members<'_>| copies.with(|copies| owner.jobs.kind.later(local, copies));
     owner.job().map(|job| job.with(compare)).unwrap_or_default()
 }

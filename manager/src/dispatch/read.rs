@@ -27,7 +27,7 @@ use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::together;
+use super::together::{self, Choice};
 use crate::remote::Remote;
 use crate::sites;
 
@@ -39,6 +39,7 @@ pub(super) struct Scene {
     check: Option<CheckName>,
     owner: Owner,
     clusters: Vec<ClusterName>,
+    behind: Option<String>,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
@@ -66,6 +67,7 @@ impl Scene {
             check: self.check.as_ref(),
             owner: &self.owner,
             clusters: &self.clusters,
+            behind: self.behind.as_deref(),
             remotes: &self.remotes,
             failures: &self.failures,
             refusals: &self.refusals,
@@ -180,9 +182,15 @@ pub(super) fn scene(
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
-    let candidates = match &local_job {
-        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
-        Some(_) | None => clusters.clone(),
+    let Choice {
+        clusters: candidates,
+        behind,
+    } = match &local_job {
+        Some((_, job)) if !is_placed => together::choice(d, (key, job), clusters.clone()),
+        Some(_) | None => Choice {
+            clusters: clusters.clone(),
+            behind: None,
+        },
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
@@ -233,6 +241,7 @@ pub(super) fn scene(
         check,
         owner,
         clusters: candidates,
+        behind,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
@@ -393,16 +402,16 @@ fn copies(
             finished: look.ended.is_some() && !look.killed,
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
-            twins: { stored.zip(owner) }.map_or(Twins::All, |(stored, owner)| twins(owner, stored, &job)),
+            twins: { stored.zip(owner) }.map_or(Twins::All, |(stored, owner)| twins(d, owner, stored, &job)),
         }
     });
     Copies { workload, job }
 }
 
-fn twins(owner: &Owning<'_>, stored: &ApiWorkload, copies: &CachedJob) -> Twins {
+fn twins(d: &Dispatch, owner: &Owning<'_>, stored: &ApiWorkload, copies: &CachedJob) -> Twins {
     if unmatched(owner, stored, copies) != Unmatched::default() {
         Twins::Some
-    } else if !later(owner, copies).is_empty() {
+    } else if !later(d, owner, copies).is_empty() {
         Twins::Outdated
     } else {
         Twins::All

@@ -32,6 +32,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Dispatch;
+use crate::remote::Remote;
+use crate::sites;
 
 /// How often the lease of a node is renewed, as kubelets do, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -175,8 +177,30 @@ impl VirtualNodes {
             .jobs
             .iter()
             .find(|jobs| jobs.kind.kind() == self.pods.kind.kind());
-        let knows = |jobs: &KindCache| remote.lost_since().is_none() && jobs.state() != KindState::Unknown;
+        if remote.lost_since().is_some() {
+            return !self.is_given_up(&remote, pod);
+        }
+        let knows = |jobs: &KindCache| jobs.state() != KindState::Unknown;
         jobs.is_none_or(|jobs| !knows(jobs) || jobs.objects.get(pod).is_some())
+    }
+
+    /// Whether the run of a pod on a lost cluster is over for this manager: an administrator has given the cluster up, or the Workload of
+    /// the pod no longer names it.
+    fn is_given_up(&self, remote: &Remote, pod: &Key) -> bool {
+        let cluster = self.dispatch.federation.clusters.named(remote.name.as_str());
+        if cluster.is_some_and(|cluster| sites::is_given_up(remote, &cluster)) {
+            return true;
+        }
+        let uid = self.pods.objects.get(pod).and_then(|pod| pod.uid());
+        let workloads = uid
+            .map(|uid| self.dispatch.caches.owners.of(&uid))
+            .unwrap_or_default();
+        let mut stored = workloads
+            .iter()
+            .filter_map(|key| self.dispatch.caches.workloads.get(key))
+            .peekable();
+        stored.peek().is_some()
+            && stored.all(|workload| workload.cluster_name() != Some(remote.name.as_str()))
     }
 
     async fn keep(&self, stop: CancellationToken) {

@@ -23,7 +23,6 @@ use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, KindCache, look_at, named};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{RemoteIdentity, Unmatched};
-use roadstead_jobs::needs::Need;
 use roadstead_kinds::Members;
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::Lane;
@@ -33,6 +32,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::carry::Carrier;
 use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
@@ -159,9 +159,9 @@ impl Site<'_> {
         let Some(local) = self.d.caches.workloads.get(self.key) else {
             return Ok(());
         };
-        let lacking = self.lacking().await;
+        let lacking = self.lacking().await?;
         if !lacking.is_empty() {
-            self.exclude(Cause::DependencyMissing, needs::told(&lacking));
+            self.exclude(Cause::DependencyMissing, lacking.join(", "));
             return Ok(());
         }
         let stamp = Stamp {
@@ -199,13 +199,34 @@ impl Site<'_> {
         }
     }
 
-    /// What the job needs and this worker is known to lack.
-    async fn lacking(&self) -> Vec<Need> {
+    /// What the job needs, this worker is known to lack, and cannot be brought there.
+    async fn lacking(&self) -> Result<Vec<String>, Failure> {
         let Some((kind, job)) = &self.scene.local_job else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let named = job.with(|members| kind.needs(members));
-        needs::lacking(self.client, &self.key.namespace, named, &self.remote.unreadable).await
+        let (named, namespace) = (job.with(|members| kind.needs(members)), &self.key.namespace);
+        let lacking = needs::lacking(self.client, namespace, named, &self.remote.unreadable).await;
+        if lacking.is_empty() {
+            return Ok(Vec::new());
+        }
+        match Carrier::with_consent(self.d, self.client, namespace).await? {
+            Some(carrier) => carrier.left(lacking).await,
+            None => Ok(lacking.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    /// Brings what the job needs and this worker lacks, if both namespaces consent. Returns what cannot be brought.
+    async fn bring_needs(&self, kind: &dyn JobKind, job: &CachedJob) -> Result<Vec<String>, Failure> {
+        let Some(carrier) = Carrier::with_consent(self.d, self.client, &self.key.namespace).await? else {
+            return Ok(Vec::new());
+        };
+        let copy = self
+            .remote
+            .workloads
+            .get(self.key)
+            .ok_or_else(|| Failure::passing("the copy of the workload is not known yet"))?;
+        let (needs, wants) = job.with(|members| (kind.needs(members), kind.wants(members)));
+        carrier.bring(needs, wants, &copy).await
     }
 
     /// Waits for the answer to a creation. As soon as it is late, the other Workloads that wait for this worker may go elsewhere.
@@ -387,34 +408,49 @@ impl Site<'_> {
     }
 
     async fn create_job(&self) -> Result<(), Failure> {
-        let Some((kind, local)) = &self.scene.local_job else {
-            return Ok(());
-        };
-        let Some(jobs) = self
-            .remote
-            .jobs
-            .iter()
-            .find(|jobs| jobs.kind.kind() == kind.kind())
-        else {
-            return Ok(());
-        };
-        let copies = self.copies_of(*kind, local, &jobs.resource)?;
-        let Some((_, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
-            for copy in copies {
-                self.create_copy(jobs, copy).await?;
-            }
-            return Ok(());
-        };
-        let Unmatched { lacking, stray } = unmatched_on(self.d, self.key, &there);
-        for copy in copies
-            .into_iter()
-            .filter(|copy| lacking.contains(&copy.name_any()))
-        {
-            self.create_copy(jobs, copy).await?;
+        if let Some((kind, local)) = &self.scene.local_job {
+            let same_kind = |jobs: &&KindCache| jobs.kind.kind() == kind.kind();
+            let Some(jobs) = self.remote.jobs.iter().find(same_kind) else {
+                return Ok(());
+            };
+            self.create_copies(jobs, *kind, local).await?;
         }
+        let Some((jobs, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
+            return Ok(());
+        };
+        let Unmatched { lacking: _, stray } = unmatched_on(self.d, self.key, &there);
         let is_stray = |copy: &DynamicObject| stray.iter().any(|id| copy.uid().as_deref() == Some(&id.uid));
         for copy in there.objects().filter(|copy| is_stray(copy)) {
             self.delete_copy(jobs, copy).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the copies that are missing.
+    async fn create_copies(
+        &self,
+        jobs: &KindCache,
+        kind: &dyn JobKind,
+        local: &CachedJob,
+    ) -> Result<(), Failure> {
+        let there = read::find_job(self.remote, self.key, self.scene.job_key.as_ref());
+        let lacking = there.map(|(_, there)| unmatched_on(self.d, self.key, &there).lacking);
+        let mut copies = self.copies_of(kind, local, &jobs.resource)?;
+        copies.retain(|copy| {
+            lacking
+                .as_ref()
+                .is_none_or(|lacking| lacking.contains(&copy.name_any()))
+        });
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let left = self.bring_needs(kind, local).await?;
+        if !left.is_empty() {
+            self.exclude(Cause::DependencyMissing, left.join(", "));
+            return Ok(());
+        }
+        for copy in copies {
+            self.create_copy(jobs, copy).await?;
         }
         Ok(())
     }

@@ -15,9 +15,9 @@ use kube::api::PostParams;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use roadstead_api::constants::finalizers;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::retry::Backoff;
 use roadstead_kubeio::trouble::Trouble;
-use roadstead_kubeio::write;
 
 use super::ANSWER_MAX;
 use crate::remote::Remote;
@@ -67,16 +67,16 @@ async fn ask(client: &Client, remote: &Remote, kinds: Vec<ApiResource>) -> Unans
     for kind in kinds {
         match may_change(client, &kind).await {
             Ok(may) => note(remote, &kind, may),
-            Err(why) => {
+            Err(failure) => {
                 unanswered.kinds.push(kind);
-                unanswered.why = why;
+                unanswered.why = failure.into();
             }
         }
     }
     unanswered
 }
 
-async fn may_change(client: &Client, kind: &ApiResource) -> Result<bool, String> {
+async fn may_change(client: &Client, kind: &ApiResource) -> Result<bool, Failure> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
@@ -92,13 +92,15 @@ async fn may_change(client: &Client, kind: &ApiResource) -> Result<bool, String>
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let params = PostParams::default();
     let answer = match tokio::time::timeout(ANSWER_MAX, api.create(&params, &review)).await {
-        Ok(answer) => answer.map_err(|error| write::describe(&error))?,
-        Err(_elapsed) => return Err("no answer".to_owned()),
+        Ok(answer) => answer?,
+        Err(_elapsed) => return Err(Failure::passing("no answer")),
     };
-    let status = answer.status.ok_or("the answer says nothing")?;
+    let status = answer
+        .status
+        .ok_or_else(|| Failure::passing("the answer says nothing"))?;
     match status.evaluation_error {
         // Why no refusal: the authorizer could not be asked, perhaps only for a moment.
-        Some(error) if !status.allowed && !error.is_empty() => Err(error),
+        Some(error) if !status.allowed && !error.is_empty() => Err(Failure::passing(error)),
         Some(_) | None => Ok(status.allowed),
     }
 }

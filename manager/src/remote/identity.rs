@@ -16,7 +16,7 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::Reason;
 use roadstead_core::cluster::identity::{Identity, Verdict};
 use roadstead_kubeconfigs::account::rights::IDENTITY;
-use roadstead_kubeio::write;
+use roadstead_kubeio::failure::Failure;
 use serde_json::json;
 
 use super::leaving::{LOOK, TRIES};
@@ -68,7 +68,7 @@ impl Fleet {
     ) -> Recognised {
         let uid = match uid_there(client, timeout).await {
             Ok(uid) => uid,
-            Err(why) => return Recognised::Failed(why),
+            Err(failure) => return Recognised::Failed(failure.into()),
         };
         let found = Identity {
             uid,
@@ -143,17 +143,17 @@ impl Fleet {
 /// The UID of a cluster; `None` where our account may not read it.
 ///
 /// *Errors*: why it was not answered.
-async fn uid_there(client: &Client, timeout: Duration) -> Result<Option<String>, String> {
+async fn uid_there(client: &Client, timeout: Duration) -> Result<Option<String>, Failure> {
     let api: Api<Namespace> = Api::all(client.clone());
     match tokio::time::timeout(timeout, api.get_opt(IDENTITY)).await {
         Ok(Ok(found)) => Ok(found.and_then(|found| found.metadata.uid)),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(None),
-        Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(NOT_ACCEPTED.to_owned()),
-        Ok(Err(error)) => Err(write::describe(&error)),
-        Err(_elapsed) => Err(format!(
+        Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Failure::lasting(NOT_ACCEPTED)),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_elapsed) => Err(Failure::passing(format!(
             "the API server did not answer within {} s when it was asked for namespace {IDENTITY}",
             timeout.as_secs()
-        )),
+        ))),
     }
 }
 

@@ -21,6 +21,7 @@ use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::{Cache, Change, Health};
 use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::latest::Follower;
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
@@ -439,7 +440,7 @@ async fn serve(
         opened
     };
     let lost = match (opened, claimed) {
-        (Err(why), _) => Some(why),
+        (Err(failure), _) => Some(failure.into()),
         (Ok(()), Renewed::Unclear(why)) => {
             Some(format!("the lease of this manager cannot be renewed: {why}"))
         }
@@ -550,16 +551,16 @@ pub(super) fn of_kind(kind: &str, why: String) -> String {
 }
 
 /// Waits until Workloads are listed and watched.
-async fn live(health: &mut Follower<Health>, timeout: Duration) -> Result<(), String> {
+async fn live(health: &mut Follower<Health>, timeout: Duration) -> Result<(), Failure> {
     let tried = health.wait_for(|health| *health != Health::Starting);
     match tokio::time::timeout(timeout, tried).await {
-        Ok(Health::Failing(why)) => Err(of_kind(WORKLOAD, why)),
+        Ok(Health::Failing(why)) => Err(Failure::passing(of_kind(WORKLOAD, why))),
         Ok(Health::Live | Health::Starting | Health::NotServed) => Ok(()),
         Err(_elapsed) => {
             let secs = timeout.as_secs();
-            Err(format!(
+            Err(Failure::passing(format!(
                 "the API server did not open all watches within {secs} s; not of {WORKLOAD}"
-            ))
+            )))
         }
     }
 }

@@ -163,6 +163,49 @@ pub fn virtual_nodes(namespace: &str) -> Vec<Value> {
     objects
 }
 
+/// What a manager must be allowed in a namespace whose jobs may have what they name carried to their worker. *Source*: `spec/safety.md
+/// 5.1`.
+pub fn carrying(namespace: &str, carried_from: &str) -> Vec<Value> {
+    let mut objects = Vec::new();
+    let name = format!("{}:carrying", Process::Manager.role());
+    let mut role = Roles {
+        objects: &mut objects,
+        name: &name,
+        namespace,
+    };
+    role.add(
+        Some(carried_from),
+        &[rule("", &["configmaps", "secrets", "services"], &["get"])],
+    );
+    objects
+}
+
+/// What the account of a manager on a worker must be allowed in a namespace there that accepts such objects; `account` and `namespace` are
+/// those of the account. *Source*: `spec/safety.md 5.1`.
+pub fn accepting(account: &str, namespace: &str, accepted_in: &str) -> Vec<Value> {
+    let mut consent = rule("", &["namespaces"], &["get"]);
+    // Why: an annotation of the namespace is the consent.
+    consent["resourceNames"] = json!([accepted_in]);
+    let rules = [
+        rule(
+            "",
+            &["configmaps", "secrets", "services"],
+            &["create", "get", "patch"],
+        ),
+        consent,
+    ];
+    let (version, name) = (format!("{RBAC}/v1"), format!("{account}-carrying"));
+    let metadata = json!({"name": name, "namespace": accepted_in});
+    vec![
+        json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        }),
+    ]
+}
+
 /// The additional rights of a running process in its namespace when this integration is switched on.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
     let rules = kind_rules(process, kind);

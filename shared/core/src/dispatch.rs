@@ -401,7 +401,9 @@ impl<'a> Pass<'a> {
                 .checks
                 .get(check)
                 .is_some_and(|c| c.phase == CheckPhase::Ready);
-        if !decided || !self.o.job.present || self.o.job.finished {
+        // Why also without it: the last members of a group may be going, and wait here until their copies are gone.
+        let has_any = self.o.job.present || current.is_some();
+        if !decided || !has_any || self.o.job.finished {
             return;
         }
         match self

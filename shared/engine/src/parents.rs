@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::config::Config;
-use roadstead_api::constants::annotations;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_core::name::Key;
 use roadstead_jobs::kind::Mark;
 use roadstead_jobs::labels::annotation;
@@ -33,6 +33,10 @@ pub(crate) fn of<'a>(
     caches: &'a Caches,
     pod: &DynamicObject,
 ) -> Result<Option<(&'a KindCache, Arc<DynamicObject>)>, Failure> {
+    if pod.labels().contains_key(labels::MULTIKUEUE_ORIGIN) {
+        // Why: a manager sent this copy, and the object that made its pod is there.
+        return Ok(None);
+    }
     let kind =
         said(pod).and_then(|said| { caches.jobs.iter() }.find(|jobs| jobs.kind.kind().framework == said));
     let Some((jobs, name)) = kind.and_then(|jobs| Some((jobs, jobs.kind.parent_of(&pod.metadata)?))) else {
@@ -63,5 +67,35 @@ pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>,
             jobs.kind.kind().kind,
             parent.name_any()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    /// The manager has described its group already, and the object that made its pod is there.
+    ///
+    /// Spec: jobs 9.13, 12.9
+    #[test]
+    fn a_copy_that_a_manager_sent_does_not_wait_for_its_maker() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let pod = |labels: Value| -> DynamicObject {
+            from_value(json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": "llm-0", "namespace": "ns", "labels": labels,
+                    "annotations": {annotations::POD_SUSPENDING_PARENT: "leaderworkerset.x-k8s.io/leaderworkerset"},
+                },
+            }))
+            .unwrap()
+        };
+        let named = json!({"leaderworkerset.sigs.k8s.io/name": "llm"});
+        assert!(mark(&caches, &pod(named.clone())).is_err());
+        let mut sent = named;
+        sent[labels::MULTIKUEUE_ORIGIN] = json!("hub");
+        assert_eq!(mark(&caches, &pod(sent)), Ok(None));
     }
 }

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
-    Write,
+    Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target,
+    Why, Write,
 };
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
@@ -54,6 +54,8 @@ pub struct ByPath {
     pub time_to_live: Option<Path>,
     /// The field that names a priority class for the whole job. *Source*: `spec/jobs.md 5.13`.
     pub priority_class: Option<Path>,
+    /// The fields whose changes a running copy follows. They are outside of the pod templates.
+    pub followed: &'static [Path],
     /// The rules that only this kind has.
     pub rules: Rules,
 }
@@ -166,15 +168,19 @@ impl ByPath {
 ///
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
 pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
-    let mut patch = json::difference(before, after)?;
-    if let Some(version) = &job.meta.resource_version {
-        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
-    }
+    let patch = json::difference(before, after)?;
     Some(Write::Patch {
         of: job.id(),
         target: Target::Main,
-        patch,
+        patch: versioned(job, patch),
     })
+}
+
+fn versioned(object: Member<'_>, mut patch: Value) -> Value {
+    if let Some(version) = &object.meta.resource_version {
+        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
+    }
+    patch
 }
 
 impl JobKind for ByPath {
@@ -270,6 +276,27 @@ impl JobKind for ByPath {
             json::remove(&mut copy, field);
         }
         vec![copy]
+    }
+
+    fn later(&self, local: Members<'_>, copies: Members<'_>) -> Vec<Later> {
+        let (job, copy) = (local.first(), copies.first());
+        let is_going = copy.meta.deletion_timestamp.is_some();
+        if self.followed.is_empty() || is_going || self.ended(copy.data).is_some() {
+            return Vec::new();
+        }
+        let mut after = copy.data.clone();
+        for path in self.followed {
+            match json::at(job.data, path) {
+                Some(value) => json::set(&mut after, path, value.clone()),
+                None => json::remove(&mut after, path),
+            }
+        }
+        let change = json::difference(copy.data, &after);
+        let later = change.map(|patch| Later {
+            copy: copy.id(),
+            patch: versioned(copy, patch),
+        });
+        later.into_iter().collect()
     }
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {

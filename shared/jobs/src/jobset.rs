@@ -44,6 +44,7 @@ pub static JOBSET: ByPath = ByPath {
     }),
     time_to_live: Some(&["spec", "ttlSecondsAfterFinished"]),
     priority_class: None,
+    followed: &[],
     rules: Rules::NONE,
 };
 

@@ -345,6 +345,15 @@ pub struct Mark {
     pub notes: &'static [(&'static str, &'static str)],
 }
 
+/// The object to which a pod belongs together with others that run in the same cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The version of its template from which the pod was made; empty when that is not known.
+    pub revision: &'a str,
+}
+
 /// The contract of a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
 /// All methods are total: for missing fields the defaults of the API apply.
@@ -462,6 +471,12 @@ pub trait JobKind: Send + Sync {
         needs::of(pod_sets.iter().map(|set| &set.template))
     }
 
+    /// The objects that its pods name and can start without.
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        needs::wanted(pod_sets.iter().map(|set| &set.template))
+    }
+
     /// Whether this object is queued at all; otherwise it is left alone, whatever its labels say.
     fn is_queued(&self, _job: Member<'_>) -> bool {
         true
@@ -474,6 +489,11 @@ pub trait JobKind: Send + Sync {
 
     /// The name of the object of this kind that owns this pod; `None` when the pods of the kind are queued one by one.
     fn parent_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<&'a str> {
+        None
+    }
+
+    /// The object of this kind that made this pod; `None` when its pods need not run in the same cluster, or are one group anyway.
+    fn maker_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<Maker<'a>> {
         None
     }
 

@@ -29,6 +29,7 @@ const fn kubeflow(row: &'static Kind, pod_sets: &'static [PodSets]) -> ByPath {
         spare: None,
         time_to_live: Some(&["spec", "runPolicy", "ttlSecondsAfterFinished"]),
         priority_class: Some(&["spec", "runPolicy", "schedulingPolicy", "priorityClass"]),
+        followed: &[],
         rules: Rules::NONE,
     }
 }

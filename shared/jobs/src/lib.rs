@@ -79,6 +79,13 @@ pub fn kind_of(group: &str, kind: &str) -> Option<&'static dyn JobKind> {
     registry().into_iter().find(|known| known.kind().is(group, kind))
 }
 
+/// The kind of the integration of this name.
+pub fn kind_named(framework: &str) -> Option<&'static dyn JobKind> {
+    registry()
+        .into_iter()
+        .find(|known| known.kind().framework == framework)
+}
+
 #[cfg(test)]
 mod tests {
     use roadstead_kinds::{Kind, TABLE};

@@ -1,8 +1,9 @@
 //! The objects that must exist in a cluster before the pods of a job can run there, because their templates name them.
 //!
-//! Not included are optional references, and Secrets for pulling images: without these a pod starts where its node has the image.
+//! Not included are optional references. What a pod names and can start without is apart ([`wanted`]): Secrets for pulling images, because
+//! the node may have the image, and the Service by whose name the pods of a group find each other.
 //!
-//! *Source*: `spec/experience.md 5`.
+//! *Source*: `spec/experience.md 5`, `spec/safety.md 5.1`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,6 +18,9 @@ const DEFAULT_ACCOUNT: &str = "default";
 /// The `ConfigMap` that every namespace has by default, and that API servers mount into pods.
 const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
+/// Why objects of most kinds are not carried to a worker.
+pub const NEVER_CARRIED: &str = "objects of its kind are never carried";
+
 /// A kind of object that a pod can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
@@ -30,6 +34,8 @@ pub enum Thing {
     RuntimeClass,
     /// `v1 Secret`.
     Secret,
+    /// `v1 Service`.
+    Service,
     /// `v1 ServiceAccount`.
     ServiceAccount,
 }
@@ -43,14 +49,29 @@ impl Thing {
             Self::PriorityClass => ["scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"],
             Self::RuntimeClass => ["node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"],
             Self::Secret => ["", "v1", "Secret", "secrets"],
+            Self::Service => ["", "v1", "Service", "services"],
             Self::ServiceAccount => ["", "v1", "ServiceAccount", "serviceaccounts"],
+        }
+    }
+
+    /// Whether objects of this kind can be carried to a worker.
+    pub const fn is_carried(self) -> bool {
+        match self {
+            Self::ConfigMap | Self::Secret | Self::Service => true,
+            Self::PersistentVolumeClaim | Self::PriorityClass | Self::RuntimeClass | Self::ServiceAccount => {
+                false
+            }
         }
     }
 
     /// Whether objects of this kind are in a namespace.
     pub const fn is_namespaced(self) -> bool {
         match self {
-            Self::ConfigMap | Self::PersistentVolumeClaim | Self::Secret | Self::ServiceAccount => true,
+            Self::ConfigMap
+            | Self::PersistentVolumeClaim
+            | Self::Secret
+            | Self::Service
+            | Self::ServiceAccount => true,
             Self::PriorityClass | Self::RuntimeClass => false,
         }
     }
@@ -81,6 +102,53 @@ pub fn of<'a>(templates: impl IntoIterator<Item = &'a Value>) -> BTreeSet<Need> 
         }
     }
     needs.0
+}
+
+/// The objects that the pods of these templates name and can start without.
+pub fn wanted<'a>(templates: impl IntoIterator<Item = &'a Value>) -> BTreeSet<Need> {
+    let mut wanted = Needs(BTreeSet::new());
+    for template in templates {
+        wanted.add(Thing::Service, json::text(template, &["spec", "subdomain"]));
+        for secret in json::list(template, &["spec", "imagePullSecrets"]) {
+            wanted.add(Thing::Secret, json::text(secret, &["name"]));
+        }
+    }
+    wanted.0
+}
+
+/// What of an object is carried to a worker: no metadata, because annotations may hold copies of its content.
+///
+/// *Errors*: why it is not carried.
+pub fn carried(thing: Thing, object: &Value) -> Result<Value, &'static str> {
+    let fields: &[&str] = match thing {
+        Thing::ConfigMap => &["binaryData", "data"],
+        Thing::Secret => match json::text(object, &["type"]) {
+            None | Some("Opaque" | "kubernetes.io/dockerconfigjson") => &["data", "type"],
+            Some(_) => return Err("a Secret of its type is never carried"),
+        },
+        Thing::Service => {
+            if json::text(object, &["spec", "clusterIP"]) != Some("None") {
+                return Err("only a headless Service is carried");
+            }
+            let mut spec = serde_json::json!({"clusterIP": "None"});
+            for field in ["ports", "publishNotReadyAddresses", "selector"] {
+                if let Some(value) = json::at(object, &["spec", field]) {
+                    json::set(&mut spec, &[field], value.clone());
+                }
+            }
+            return Ok(serde_json::json!({ "spec": spec }));
+        }
+        Thing::PersistentVolumeClaim | Thing::PriorityClass | Thing::RuntimeClass | Thing::ServiceAccount => {
+            return Err(NEVER_CARRIED);
+        }
+    };
+    let mut content = serde_json::json!({});
+    for field in fields {
+        if let Some(value) = json::at(object, &[field]) {
+            json::set(&mut content, &[field], value.clone());
+        }
+    }
+    Ok(content)
 }
 
 struct Needs(BTreeSet<Need>);
@@ -208,6 +276,59 @@ mod tests {
             "ServiceAccount \"trainer\"",
         ];
         assert_eq!(named(spec), expected);
+    }
+
+    /// Spec: safety 5.1
+    #[test]
+    fn what_pods_can_start_without_is_wanted() {
+        let template = json!({"spec": {
+            "subdomain": "web", "imagePullSecrets": [{"name": "pull"}, {}], "volumes": [{"secret": {"secretName": "token"}}],
+        }});
+        let wanted: Vec<String> = wanted([&template]).iter().map(ToString::to_string).collect();
+        assert_eq!(wanted, ["Secret \"pull\"", "Service \"web\""]);
+    }
+
+    /// Spec: safety 5.1
+    #[test]
+    fn only_the_content_is_carried_and_never_a_token_or_a_claim() {
+        let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "secret"});
+        let secret = |kind: &str| {
+            json!({
+                "metadata": {"name": "s", "annotations": annotations}, "type": kind, "data": {"k": "dg=="}, "immutable": true,
+            })
+        };
+        let registry = "kubernetes.io/dockerconfigjson";
+        for kind in ["Opaque", registry] {
+            let expected = json!({"type": kind, "data": {"k": "dg=="}});
+            assert_eq!(carried(Thing::Secret, &secret(kind)), Ok(expected));
+        }
+        for kind in [
+            "kubernetes.io/service-account-token",
+            "kubernetes.io/tls",
+            "bootstrap.kubernetes.io/token",
+        ] {
+            assert!(carried(Thing::Secret, &secret(kind)).is_err(), "{kind}");
+        }
+        let map = json!({"metadata": {"name": "m"}, "data": {"a": "b"}, "binaryData": {"c": "dg=="}});
+        let expected = json!({"data": {"a": "b"}, "binaryData": {"c": "dg=="}});
+        assert_eq!(carried(Thing::ConfigMap, &map), Ok(expected));
+        let service = |ip: &str| {
+            json!({"spec": {
+                "clusterIP": ip, "clusterIPs": [ip], "selector": {"app": "web"}, "ports": [{"port": 80}], "ipFamilies": ["IPv6"],
+            }})
+        };
+        let expected =
+            json!({"spec": {"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 80}]}});
+        assert_eq!(carried(Thing::Service, &service("None")), Ok(expected));
+        assert!(carried(Thing::Service, &service("10.0.0.1")).is_err());
+        for thing in [
+            Thing::PersistentVolumeClaim,
+            Thing::ServiceAccount,
+            Thing::PriorityClass,
+            Thing::RuntimeClass,
+        ] {
+            assert!(carried(thing, &json!({})).is_err());
+        }
     }
 
     #[test]

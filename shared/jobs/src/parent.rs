@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use crate::by_path::Path;
 use crate::json;
 use crate::kind::{
-    Error, JobKind, Look, Mark, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Why, Write,
+    Error, JobKind, Look, Maker, Mark, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Why, Write,
 };
-use crate::labels::{priority_class, queue};
+use crate::labels::{label, priority_class, queue};
 use crate::pod::role;
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
@@ -40,6 +40,8 @@ pub struct Parent {
     pod_sets: fn(&Value) -> Result<Vec<JobPodSet>, Error>,
     /// How its pods are grouped; `None` when each pod is a job.
     groups: Option<Groups>,
+    /// The object of this kind that made a pod, where all its pods are to run in one cluster.
+    maker_of: fn(&ObjectMeta) -> Option<Maker<'_>>,
     /// The problems of a new object of a queue.
     create: fn(Member<'_>) -> Vec<Problem>,
     /// The problems of a change of such an object, from the old and the new object.
@@ -53,6 +55,8 @@ struct Groups {
 }
 
 const TEMPLATE: Path = &["spec", "template"];
+/// Label of the pods of a Deployment, and the last part of the name of their `ReplicaSet`. *Source*: the Deployment controller.
+const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The kind `apps/v1 Deployment`.
 pub static DEPLOYMENT: Parent = Parent {
@@ -68,9 +72,22 @@ pub static DEPLOYMENT: Parent = Parent {
         Ok(vec![pod_set(deployment, TEMPLATE, names::MAIN_POD_SET, number)?])
     },
     groups: None,
+    maker_of: |pod| {
+        let revision = label(pod, TEMPLATE_HASH)?;
+        let set = controlled_by(pod, "ReplicaSet")?;
+        let name = set.strip_suffix(revision)?.strip_suffix('-')?;
+        Some(Maker { name, revision })
+    },
     create: |_deployment| Vec::new(),
     update: |_old, _new| Vec::new(),
 };
+
+/// The name of the object of this kind that controls a pod.
+fn controlled_by<'a>(pod: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
+    let mut owners = pod.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
+    Some(&owner.name)
+}
 
 /// The number at a path, 1 by default.
 ///
@@ -192,6 +209,10 @@ impl JobKind for Parent {
 
     fn parent_of<'a>(&self, pod: &'a ObjectMeta) -> Option<&'a str> {
         (self.groups?.parent_of)(pod)
+    }
+
+    fn maker_of<'a>(&self, pod: &'a ObjectMeta) -> Option<Maker<'a>> {
+        (self.maker_of)(pod)
     }
 
     fn mark(&self, parent: Member<'_>, pod: &ObjectMeta) -> Option<Mark> {

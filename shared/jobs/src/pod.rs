@@ -6,6 +6,8 @@
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
 //! another cluster), `later` (what they get after they were sent), `node` (the node that stands for their cluster), [`rules`] (the webhooks).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::constants::{annotations, finalizers, gates, labels, names};
@@ -19,6 +21,7 @@ use crate::kind::{
     RemoteIdentity, Target, Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
+use crate::needs::{self, Need};
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
 
@@ -171,6 +174,17 @@ impl JobKind for PlainPod {
         remote::mirror(local, remote, now)
     }
 
+    /// Why of the members: an incomplete group has no pod sets, and its first pods may run before the others exist.
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let templates: Vec<Value> = members.all().iter().map(|pod| template(*pod)).collect();
+        needs::of(&templates)
+    }
+
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let templates: Vec<Value> = members.all().iter().map(|pod| template(*pod)).collect();
+        needs::wanted(&templates)
+    }
+
     fn suspend(&self, pod: &mut MemberMut<'_>) {
         rules::hold(pod);
     }
@@ -202,6 +216,12 @@ impl JobKind for PlainPod {
 
 fn phase(pod: Member<'_>) -> &str {
     json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
+}
+
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+    let all = members.all().iter();
+    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
+        .collect()
 }
 
 /// Whether the pod has succeeded or failed.

@@ -63,6 +63,7 @@ pub static RAY_CLUSTER: ByPath = ByPath {
     spare: None,
     time_to_live: None,
     priority_class: None,
+    followed: &[],
     rules: Rules {
         added: |cluster, pod_sets| head::add(cluster, SPEC, pod_sets),
         create: |cluster| queued::create(cluster, problems),

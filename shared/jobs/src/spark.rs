@@ -66,6 +66,7 @@ pub static SPARK_APPLICATION: ByPath = ByPath {
     spare: None,
     time_to_live: Some(&["spec", "timeToLiveSeconds"]),
     priority_class: Some(&["spec", "batchSchedulerOptions", "priorityClassName"]),
+    followed: &[],
     rules: Rules {
         filled: pods::filled,
         emptied: pods::emptied,

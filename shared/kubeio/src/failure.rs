@@ -15,8 +15,6 @@ use std::fmt;
 
 use roadstead_core::retry::Verdict;
 
-use crate::write::{describe, is_webhook_refusal};
-
 /// Why something was not done, without secrets, and what must happen before it can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -35,12 +33,7 @@ impl Failure {
         Self::new(text, Verdict::WaitForChange)
     }
 
-    /// Of a request.
-    pub fn of(error: &kube::Error) -> Self {
-        Self::new(describe(error), verdict_of(error))
-    }
-
-    fn new(text: impl Into<String>, verdict: Verdict) -> Self {
+    pub(crate) fn new(text: impl Into<String>, verdict: Verdict) -> Self {
         let text = text.into();
         Self { text, verdict }
     }
@@ -79,12 +72,6 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<kube::Error> for Failure {
-    fn from(error: kube::Error) -> Self {
-        Self::of(&error)
-    }
-}
-
 /// An object that cannot be written as JSON or read from it stays like that until it changes.
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
@@ -95,25 +82,6 @@ impl From<serde_json::Error> for Failure {
 impl From<Failure> for String {
     fn from(failure: Failure) -> Self {
         failure.text
-    }
-}
-
-/// What must happen before a request that ended like this can succeed.
-///
-/// Why a webhook's denial lasts whatever its code: it understood the object and does not want it.
-pub(crate) fn verdict_of(error: &kube::Error) -> Verdict {
-    if let kube::Error::Api(status) = error {
-        let passes = matches!(status.code, 408 | 409 | 429 | 500..=599);
-        return if passes && !is_webhook_refusal(status) {
-            Verdict::Retry
-        } else {
-            Verdict::WaitForChange
-        };
-    }
-    if matches!(error, kube::Error::BuildRequest(_)) {
-        Verdict::GiveUp
-    } else {
-        Verdict::Retry
     }
 }
 
@@ -133,27 +101,7 @@ pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{from_value, json};
-
     use super::*;
-
-    #[test]
-    fn only_a_passing_answer_is_worth_the_same_request_again() {
-        let of = |code: u16, message: &str| {
-            let status = json!({"code": code, "reason": "Any", "message": message});
-            verdict_of(&kube::Error::Api(Box::new(from_value(status).unwrap())))
-        };
-        for code in [408, 409, 429, 500, 503, 504] {
-            assert_eq!(of(code, "busy"), Verdict::Retry, "{code}");
-        }
-        for code in [400, 401, 403, 404, 422] {
-            assert_eq!(of(code, "no"), Verdict::WaitForChange, "{code}");
-        }
-        let denied = "admission webhook \"x\" denied the request: no";
-        assert_eq!(of(500, denied), Verdict::WaitForChange);
-        let silent = kube::Error::Service("connection refused".into());
-        assert_eq!(verdict_of(&silent), Verdict::Retry);
-    }
 
     #[test]
     fn other_words_keep_the_verdict() {

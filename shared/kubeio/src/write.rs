@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, verdict_of, with_causes};
+use crate::failure::{Failure, with_causes};
 use crate::raw;
 
 /// What an API server answered to a write.
@@ -285,11 +285,44 @@ pub fn describe(error: &kube::Error) -> String {
     with_causes(error)
 }
 
+impl Failure {
+    /// Of a request.
+    pub fn of(error: &kube::Error) -> Self {
+        Self::new(describe(error), verdict_of(error))
+    }
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        Self::of(&error)
+    }
+}
+
+/// What must happen before a request that ended like this can succeed.
+///
+/// Why a webhook's denial lasts whatever its code: it understood the object and does not want it.
+fn verdict_of(error: &kube::Error) -> Verdict {
+    if let kube::Error::Api(status) = error {
+        let passes = matches!(status.code, 408 | 409 | 429 | 500..=599);
+        return if passes && !is_webhook_refusal(status) {
+            Verdict::Retry
+        } else {
+            Verdict::WaitForChange
+        };
+    }
+    if matches!(error, kube::Error::BuildRequest(_)) {
+        Verdict::GiveUp
+    } else {
+        Verdict::Retry
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use roadstead_core::retry::Verdict;
     use serde_json::{Value, from_value, json};
 
-    use super::{Written, not_deleted, says_gone, without_values};
+    use super::{Written, not_deleted, says_gone, verdict_of, without_values};
 
     fn answer(status: Value) -> &'static str {
         let error = kube::Error::Api(Box::new(from_value(status).unwrap()));
@@ -383,5 +416,23 @@ mod tests {
             "x: Invalid value: \"A\": must be lower case"
         );
         assert!(!without_values("x: Invalid value: [canary]").contains("canary"));
+    }
+
+    #[test]
+    fn only_a_passing_answer_is_worth_the_same_request_again() {
+        let of = |code: u16, message: &str| {
+            let status = json!({"code": code, "reason": "Any", "message": message});
+            verdict_of(&kube::Error::Api(Box::new(from_value(status).unwrap())))
+        };
+        for code in [408, 409, 429, 500, 503, 504] {
+            assert_eq!(of(code, "busy"), Verdict::Retry, "{code}");
+        }
+        for code in [400, 401, 403, 404, 422] {
+            assert_eq!(of(code, "no"), Verdict::WaitForChange, "{code}");
+        }
+        let denied = "admission webhook \"x\" denied the request: no";
+        assert_eq!(of(500, denied), Verdict::WaitForChange);
+        let silent = kube::Error::Service("connection refused".into());
+        assert_eq!(verdict_of(&silent), Verdict::Retry);
     }
 }

@@ -108,9 +108,9 @@ pub(super) fn play<F: Future<Output = ()>>(
     });
 }
 
-/// A federation with two workers in which pods are shown on virtual nodes and the manager has the workflow controller, for all tests
-/// of that.
-static SHOWN: OnceCell<(Stage, Controller)> = OnceCell::const_new();
+/// A federation with two workers in which pods are shown on virtual nodes and the manager has the controllers of workflows and of what
+/// serves, for all tests of that.
+static SHOWN: OnceCell<(Stage, [Controller; 2])> = OnceCell::const_new();
 
 /// What a worker needs for results of workflow steps: the Workflows themselves are on the manager.
 fn results_of_steps() -> Value {
@@ -127,18 +127,22 @@ fn results_of_steps() -> Value {
     })
 }
 
-async fn start_shown() -> (Stage, Controller) {
-    let manager = Options {
+async fn start_shown() -> (Stage, [Controller; 2]) {
+    let mut manager = Options {
         kwok: false,
         ..Options::complete(MANAGER)
     };
+    manager.controllers.extend(serving_controllers());
     let worker = |name: &str| {
         let node = Node::new(format!("{name}-1"), "64", "256Gi");
         Worker::new(Options::complete(name).with_node(node)).unregistered()
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)]);
     spec.configuration = json!({
-        "integrations": {"frameworks": ["batch/job", "pod"]}, "multiKueue": {"gcInterval": "3s"},
+        "integrations": {"frameworks": [
+            "batch/job", "pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset",
+        ]},
+        "multiKueue": {"gcInterval": "3s"},
         "roadstead": {"virtualNodes": {"enable": true}},
     });
     let stage = Stage::start(spec, Progress::stderr())
@@ -157,9 +161,12 @@ async fn start_shown() -> (Stage, Controller) {
             .await;
         joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
-    let controller = Controller::start(Runs::Workflows, &stage.planes().manager, &Progress::stderr()).await;
-    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
-    (stage, controller)
+    let start = async |runs| {
+        let started = Controller::start(runs, &stage.planes().manager, &Progress::stderr()).await;
+        started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    };
+    let controllers = [start(Runs::Workflows).await, start(Runs::LeaderWorkerSets).await];
+    (stage, controllers)
 }
 
 /// The same where pods are shown on virtual nodes.
@@ -170,7 +177,7 @@ pub(super) fn play_shown<F: Future<Output = ()>>(
 ) {
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, SHOWN.get_or_init(start_shown)));
-        let (stage, _workflows) = started.await.expect("the start must end");
+        let (stage, _controllers) = started.await.expect("the start must end");
         play_on(stage, name, cores, body).await;
     });
 }
@@ -271,13 +278,15 @@ async fn start_workflows() -> (Solo, Controller) {
 /// One cluster with the controllers of what serves, for all tests of it. Plain pods are not queued there.
 static SERVERS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
 
+/// The controllers of Kubernetes for what serves.
+fn serving_controllers() -> [String; 3] {
+    ["deployment", "replicaset", "statefulset"].map(|kind| format!("{kind}-controller"))
+}
+
 async fn start_servers() -> (Solo, Controller) {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
     let mut options = Options::complete("servers").with_node(node);
-    let more = ["deployment", "replicaset", "statefulset"];
-    options
-        .controllers
-        .extend(more.map(|kind| format!("{kind}-controller")));
+    options.controllers.extend(serving_controllers());
     let frameworks = [
         "batch/job",
         "deployment",

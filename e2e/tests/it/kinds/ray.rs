@@ -13,6 +13,8 @@ struct Server {
     /// Where the spec of its cluster is, as JSON pointer.
     cluster: &'static str,
     is_ready: fn(&Value) -> bool,
+    /// A change of its spec that its running copy follows.
+    followed: Option<fn() -> Value>,
 }
 
 static CLUSTER: Server = Server {
@@ -21,12 +23,14 @@ static CLUSTER: Server = Server {
     is_ready: |cluster| {
         cluster["status"]["state"] == "ready" && cluster["status"]["readyWorkerReplicas"] == 2
     },
+    followed: None,
 };
 
 static SERVICE: Server = Server {
     kind: "RayService",
     cluster: "/spec/rayClusterConfig",
     is_ready: |service| is_true(service, "Ready"),
+    followed: Some(|| json!({"serveConfigV2": "applications: []\n# the second version\n"})),
 };
 
 impl Server {
@@ -105,6 +109,22 @@ async fn serves_far(room: Room, server: &Server) {
     server.until(room, MANAGER, same).await;
     room.running(EAST, 3).await;
     assert!(room.phases(MANAGER).await.is_empty());
+    if let Some(changed) = server.followed {
+        let workload = room.workload(MANAGER, "ray", |w| is_true(w, "Admitted")).await;
+        room.merge(MANAGER, &server.resource(), "ray", json!({"spec": changed()}))
+            .await;
+        let follows = |there: &Value| {
+            changed()
+                .as_object()
+                .unwrap()
+                .iter()
+                .all(|(field, value)| there["spec"][field] == *value)
+        };
+        let after = server.until(room, EAST, follows).await;
+        assert_eq!(after["metadata"]["uid"], there["metadata"]["uid"], "it runs on");
+        let same_run = room.workload(MANAGER, "ray", |w| is_true(w, "Admitted")).await;
+        assert_eq!(same_run["metadata"]["uid"], workload["metadata"]["uid"]);
+    }
     room.delete(MANAGER, &server.resource(), "ray").await;
     room.is_empty(MANAGER, &all_of_it()).await;
     room.is_empty(EAST, &all_of_it()).await;
@@ -154,7 +174,7 @@ fn a_raycluster_that_is_stopped_gives_its_quota_back_and_serves_again() {
     });
 }
 
-/// Spec: jobs 9.8, 10.1; multikueue 5, 11.57
+/// Spec: jobs 9.8, 10.1, 10.3; multikueue 5, 11.57, 11.92
 #[test]
 fn a_rayservice_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
     play("service-far", &[(MANAGER, "16"), (EAST, "8")], async |room| {

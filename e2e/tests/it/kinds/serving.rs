@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::ground::{EAST, KUEUE, Room, condition, is_true, play_servers, pods, resource};
 use crate::shared::{chain, eventually};
 
+mod across;
+
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const NAME: &str = "web";
 
@@ -45,9 +47,13 @@ fn set(room: Room, kind: &str, replicas: u32) -> Value {
 }
 
 async fn create(room: Room, object: Value) -> Value {
+    create_on(room, EAST, object).await
+}
+
+async fn create_on(room: Room, cluster: &str, object: Value) -> Value {
     let version = object["apiVersion"].as_str().unwrap().to_owned();
     let kind = object["kind"].as_str().unwrap().to_owned();
-    let api = room.api(EAST, &resource(&version, &kind));
+    let api = room.api(cluster, &resource(&version, &kind));
     let object = serde_json::from_value(object).unwrap();
     let created = api.create(&PostParams::default(), &object).await;
     serde_json::to_value(created.unwrap_or_else(|error| panic!("{}", chain(&error)))).unwrap()
@@ -63,7 +69,15 @@ async fn refused(room: Room, kind: &ApiResource, patch: Value) -> String {
 }
 
 async fn all(room: Room, kind: &ApiResource) -> Vec<Value> {
-    let listed = room.api(EAST, kind).list(&ListParams::default()).await.unwrap();
+    all_on(room, EAST, kind).await
+}
+
+async fn all_on(room: Room, cluster: &str, kind: &ApiResource) -> Vec<Value> {
+    let listed = room
+        .api(cluster, kind)
+        .list(&ListParams::default())
+        .await
+        .unwrap();
     let value = |object: DynamicObject| serde_json::to_value(&object).unwrap();
     listed.items.into_iter().map(value).collect()
 }

@@ -24,7 +24,10 @@ impl Site<'_> {
         }
         let stored = self.d.caches.workloads.get(self.key);
         let owner = stored.as_deref().and_then(|stored| owner_of(self.d, stored));
-        for Later { copy, mut patch } in owner.map(|owner| later(&owner, &there)).unwrap_or_default() {
+        for Later { copy, mut patch } in owner
+            .map(|owner| later(self.d, &owner, &there))
+            .unwrap_or_default()
+        {
             patch["metadata"]["uid"] = json!(copy.uid);
             match write::patch(&self.api_of(jobs), &copy.name, &patch).await {
                 Written::Done(object) => jobs.objects.observe(*object),

@@ -78,16 +78,16 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
 async fn a_worker_is_open_only_when_workloads_are_watched() {
     let (timeout, workloads) = (Duration::from_mins(1), Latest::new(Health::Starting));
     let mut health = workloads.follow();
-    let why = live(&mut health, timeout).await.unwrap_err();
+    let why = live(&mut health, timeout).await.unwrap_err().to_string();
     assert_eq!(
         why,
         "the API server did not open all watches within 60 s; not of Workload"
     );
     workloads.set(Health::Failing("workloads is forbidden".to_owned()));
-    let why = live(&mut health, timeout).await.unwrap_err();
+    let why = live(&mut health, timeout).await.unwrap_err().to_string();
     assert_eq!(why, "workloads is forbidden");
     workloads.set(Health::Failing("404 page not found".to_owned()));
-    let why = live(&mut health, timeout).await.unwrap_err();
+    let why = live(&mut health, timeout).await.unwrap_err().to_string();
     assert!(why.starts_with("Workload is not served there"), "{why}");
     workloads.set(Health::Live);
     assert_eq!(live(&mut health, timeout).await, Ok(()));
@@ -115,6 +115,9 @@ async fn a_worker_that_does_not_know_our_credential_does_not_count_as_alive() {
     assert_eq!(Sign::of::<()>(Err(&elapsed.unwrap_err())), Sign::Silent);
 
     let mut health = Latest::new(Health::Failing(UNAUTHORIZED.to_owned())).follow();
-    let why = live(&mut health, Duration::from_secs(1)).await.unwrap_err();
+    let why = live(&mut health, Duration::from_secs(1))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("roadstead cluster join"), "{why}");
 }

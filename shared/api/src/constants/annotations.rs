@@ -106,8 +106,16 @@ pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a pod of the manager: the node on which it shows in which cluster it runs.
 pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
-/// On a pod of an Argo Workflow: `true` when it may run in another cluster than the steps before.
+/// On a pod of an Argo Workflow, a Deployment or a `LeaderWorkerSet` of the manager: `true` when it may run in another cluster than the
+/// others.
 pub const SPREAD: &str = "roadstead.dev/spread";
+/// On a namespace of the manager: `true` when the `ConfigMaps`, Secrets and headless Services that its jobs name may be carried to the worker
+/// that runs them.
+pub const CARRIES_NEEDS: &str = "roadstead.dev/carries-needs";
+/// On a namespace of a worker: the origins of the managers that may bring such objects, with commas between.
+pub const ACCEPTS_FROM: &str = "roadstead.dev/accepts-from";
+/// On an object that a manager brought to a worker: `true`.
+pub const CARRIED: &str = "roadstead.dev/carried";
 /// On the copy of a pod: the gates of other owners that the pod had when it was sent, with commas between. One that the pod of the
 /// manager has lost since is removed from the copy.
 pub const SENT_GATES: &str = "roadstead.dev/sent-gates";

@@ -28,6 +28,8 @@ pub struct Observed<'a> {
     pub owner: &'a Owner,
     /// The clusters of the MultiKueueConfig in its order; empty when it cannot be loaded.
     pub clusters: &'a [ClusterName],
+    /// The Workload that must have a cluster before this one gets one, because their pods are to run in the same cluster.
+    pub behind: Option<&'a str>,
     /// What is known of each cluster that can matter: while a place is looked for, each of `clusters` that there is; and each other
     /// that holds something of this Workload, or is named by it. One that is named, and neither here nor in `clusters`, does not exist
     /// any more.

@@ -172,7 +172,8 @@ impl<'a> Pass<'a> {
     fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
         // Invariant: no decision while a run of an earlier round may still be alive somewhere.
         let still_runs = self.reachable().any(|(_, copies)| copies.has_unended_job());
-        if still_runs || !self.o.job.present || self.o.job.finished {
+        // Why not behind another either: the two may have been offered at the same moment, and different clusters admit them.
+        if still_runs || !self.o.job.present || self.o.job.finished || self.o.behind.is_some() {
             return None;
         }
         let nominated = &self.o.stored.nominated;
@@ -261,7 +262,12 @@ impl<'a> Pass<'a> {
         if !self.o.workload.active {
             return Some(Waiting::Deactivated);
         }
-        (!self.o.job.present || self.o.job.finished).then_some(Waiting::NoLocalJob)
+        if !self.o.job.present || self.o.job.finished {
+            return Some(Waiting::NoLocalJob);
+        }
+        self.o.behind.map(|first| Waiting::BehindAnother {
+            first: first.to_owned(),
+        })
     }
 
     /// Returns always one reason: the most hopeful cluster decides.
@@ -394,6 +400,8 @@ fn is_settled(
             };
             !patient || listed.iter().all(has_answered)
         }
+        // Why not before: mostly the other one is placed at once.
+        Waiting::BehindAnother { .. } => !patient,
         Waiting::OtherChecks { .. }
         | Waiting::Deactivated
         | Waiting::NoLocalJob

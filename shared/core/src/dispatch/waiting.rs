@@ -26,6 +26,11 @@ pub enum Waiting {
     Deactivated,
     /// The job is not there or has ended, so nothing can be sent.
     NoLocalJob,
+    /// It goes to the cluster that takes another Workload first, which has none yet.
+    BehindAnother {
+        /// The name of the other Workload.
+        first: String,
+    },
     /// The MultiKueueConfig lists no cluster or cannot be loaded.
     NoClusterListed,
     /// The external dispatcher has named no cluster yet.
@@ -136,6 +141,7 @@ impl Waiting {
             Self::OtherChecks { .. } => "OtherChecksNotReady",
             Self::Deactivated => "Deactivated",
             Self::NoLocalJob => "NoLocalJob",
+            Self::BehindAnother { .. } => "BehindAnotherWorkload",
             Self::NoClusterListed => "NoClusterListed",
             Self::NotNominated => "NotNominated",
             Self::QueueClosed { why, .. } => why.as_str(),
@@ -167,6 +173,7 @@ impl Waiting {
             Self::OtherChecks { .. }
             | Self::Deactivated
             | Self::NoLocalJob
+            | Self::BehindAnother { .. }
             | Self::NotNominated
             | Self::Cordoned { .. }
             | Self::WaitingForWorkers { .. } => Note::normal(self.reason(), message),
@@ -191,6 +198,10 @@ impl Waiting {
             Self::OtherChecks { .. } => "look at the named AdmissionChecks of this workload".to_owned(),
             Self::Deactivated => "set spec.active of the workload to true".to_owned(),
             Self::NoLocalJob => "create the job again or delete the workload".to_owned(),
+            Self::BehindAnother { first } => format!(
+                "see why workload \"{first}\" waits, or let each pod go to any cluster: annotation roadstead.dev/spread: \"true\" on the \
+                 pod template"
+            ),
             Self::NoClusterListed => {
                 "check the MultiKueueConfig that the AdmissionCheck refers to".to_owned()
             }
@@ -282,7 +293,8 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
              create it again"
         ),
         Cause::DependencyMissing => format!(
-            "create it on cluster \"{cluster}\", or mark the reference in the job as optional; the cluster is looked at again by itself"
+            "create it on cluster \"{cluster}\", or mark the reference in the job as optional, or let it be carried there (annotation \
+             roadstead.dev/carries-needs on the namespace here, roadstead.dev/accepts-from there); the cluster is looked at again by itself"
         ),
     }
 }
@@ -334,6 +346,10 @@ impl fmt::Display for Waiting {
             }
             Self::Deactivated => f.write_str("the workload is deactivated"),
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
+            Self::BehindAnother { first } => write!(
+                f,
+                "it goes to the cluster that takes workload \"{first}\", which has none yet"
+            ),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
             Self::QueueClosed { cluster, why } => f.write_str(&closed(cluster, why)),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Groups, Mark, Parent, fixed, number, pod_set, same_shape};
 use crate::by_path::Path;
 use crate::json;
-use crate::kind::{Error, Member};
+use crate::kind::{Error, Maker, Member};
 use crate::labels::{annotation, label};
 use crate::naming::workload_name;
 use crate::podset::JobPodSet;
@@ -28,6 +28,9 @@ const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
 /// Label of its pods: the index of their replica. A leader may get it after the webhook has seen it.
 const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
+/// Label of its pods: the version of the templates that they were made from.
+const REVISION: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
+
 const ROLE_OF_LEADER: &str = "leader";
 const ROLE_OF_WORKER: &str = "worker";
 
@@ -41,6 +44,11 @@ pub static LEADER_WORKER_SET: Parent = Parent {
         parent_of: |pod| label(pod, NAME),
         mark,
     }),
+    maker_of: |pod| {
+        let name = label(pod, NAME)?;
+        let revision = label(pod, REVISION).unwrap_or_default();
+        Some(Maker { name, revision })
+    },
     create: replicas,
     update: |old, new| {
         let shapes = [LEADER, WORKER].map(|template| same_shape(old, new, template));

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::constants::{annotations, labels, names};
 use roadstead_kinds::rows;
 
-use super::{Groups, Mark, Parent, TEMPLATE, fixed, number, pod_set, same_shape};
+use super::{Groups, Mark, Parent, TEMPLATE, controlled_by, fixed, number, pod_set, same_shape};
 use crate::by_path::Path;
 use crate::json;
 use crate::kind::Member;
@@ -23,17 +23,14 @@ pub static STATEFUL_SET: Parent = Parent {
         let number = number(set, REPLICAS)?;
         Ok(vec![pod_set(set, TEMPLATE, names::MAIN_POD_SET, number)?])
     },
-    groups: Some(Groups { parent_of, mark }),
+    groups: Some(Groups {
+        parent_of: |pod| controlled_by(pod, rows::STATEFUL_SET.kind),
+        mark,
+    }),
+    maker_of: |_pod| None,
     create: |_set| Vec::new(),
     update,
 };
-
-fn parent_of(pod: &ObjectMeta) -> Option<&str> {
-    let owners = pod.owner_references.iter().flatten();
-    let mut sets =
-        owners.filter(|owner| owner.controller == Some(true) && owner.kind == rows::STATEFUL_SET.kind);
-    sets.next().map(|owner| owner.name.as_str())
-}
 
 fn mark(set: Member<'_>, _pod: &ObjectMeta) -> Option<Mark> {
     let id = set.id();

@@ -57,6 +57,34 @@ fn a_deployment_has_each_of_its_pods_held() {
     assert_eq!(sizes(&DEPLOYMENT, &deployment), [("main".to_owned(), 3)]);
 }
 
+/// Spec: jobs 9.11 to 9.13
+#[test]
+fn a_pod_names_the_deployment_or_leaderworkerset_that_it_is_of() {
+    let owner = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}]);
+    let maker = |kind: &'static Parent, labels: Value, owners: Value| {
+        let pod: ObjectMeta =
+            serde_json::from_value(json!({"labels": labels, "ownerReferences": owners})).unwrap();
+        let maker = kind.maker_of(&pod);
+        maker.map(|maker| (maker.name.to_owned(), maker.revision.to_owned()))
+    };
+    let said = |name: &str, revision: &str| Some((name.to_owned(), revision.to_owned()));
+    let hash = json!({"pod-template-hash": "7f"});
+    let set = owner("ReplicaSet", "web-api-7f");
+    assert_eq!(
+        maker(&DEPLOYMENT, hash.clone(), set.clone()),
+        said("web-api", "7f")
+    );
+    assert_eq!(maker(&DEPLOYMENT, json!({}), set.clone()), None);
+    assert_eq!(maker(&DEPLOYMENT, hash, owner("ReplicaSet", "other")), None);
+    let labels = json!({"leaderworkerset.sigs.k8s.io/name": "llm"});
+    assert_eq!(maker(&LEADER_WORKER_SET, labels, set.clone()), said("llm", ""));
+    assert_eq!(
+        maker(&STATEFUL_SET, json!({}), set),
+        None,
+        "its pods are one group"
+    );
+}
+
 /// Spec: jobs 9.12, 15.83
 #[test]
 fn the_pods_of_a_statefulset_are_one_group_of_its_size() {

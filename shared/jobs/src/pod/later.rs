@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use roadstead_api::constants::{annotations, gates, groups};
 use serde_json::{Value, json};
 
-use super::remote::by_name;
-use super::{GATES, is_over, versioned};
+use super::{GATES, by_name, is_over, versioned};
 use crate::json;
 use crate::kind::{Later, Member, Members};
 use crate::labels::annotation;

@@ -8,6 +8,7 @@
 use roadstead_api::constants::{annotations, gates, labels};
 use serde_json::{Value, json};
 
+use super::remote::is_twin;
 use super::{GATES, SCHEDULED, TERMINATION_TARGET, has_gate, is_over, is_true, patch};
 use crate::json;
 use crate::kind::{Member, Members, Target, Write};
@@ -28,7 +29,7 @@ pub(super) fn is_shown(pod: Member<'_>) -> bool {
 pub(super) fn settle(local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
     let copy_of = |pod: &Member<'_>| {
         let copies = copies.all().iter();
-        copies.copied().find(|copy| copy.meta.name == pod.meta.name)
+        { copies.copied() }.find(|copy| copy.meta.name == pod.meta.name && is_twin(*pod, *copy))
     };
     let is_ready = |pod: &Member<'_>| {
         let is_open = pod.meta.deletion_timestamp.is_none() && !is_over(*pod);

@@ -8,23 +8,37 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use roadstead_api::constants::gates;
+use roadstead_api::constants::{annotations, gates};
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, later, phase};
+use super::{
+    PlainPod, SCHEDULED, TERMINATION_TARGET, by_name, condition, has_gate, is_over, is_true, later, phase,
+};
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::labels::annotation;
 use crate::remote::skeleton;
 
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
+
+/// On a copy: UID of its pod.
+const OF_UID: [&str; 3] = ["metadata", "annotations", annotations::MULTIKUEUE_ORIGIN_UID];
+
+/// Whether a copy was made for this pod. Why that is asked: a `StatefulSet` makes its pods anew under the same names. A copy without a UID
+/// is of an earlier version.
+pub(super) fn is_twin(pod: Member<'_>, copy: Member<'_>) -> bool {
+    let of = annotation(copy.meta, annotations::MULTIKUEUE_ORIGIN_UID);
+    of.is_none_or(|of| pod.meta.uid.as_deref() == Some(of))
+}
 
 /// The copies of the pods that have not ended and are not being deleted.
 pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec<Value> {
     let copy = |pod: &Member<'_>| {
         let mut copy = skeleton(&PlainPod, *pod, identity);
         json::remove(&mut copy, &["spec", "nodeName"]);
+        json::set(&mut copy, &OF_UID, json!(pod.meta.uid));
         later::note_gates(*pod, &mut copy);
         copy
     };
@@ -37,12 +51,6 @@ fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
 
-pub(super) fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
-    let all = members.all().iter();
-    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
-        .collect()
-}
-
 /// The pods without a copy, and the copies without a pod.
 ///
 /// Unlike the anchor: there the copy of a pod that was deleted here runs on until its Workload is deleted (`spec/jobs.md 12.9`).
@@ -52,14 +60,14 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
         .filter(|(name, pod)| may_be_sent(**pod) && !there.contains_key(*name))
         .map(|(name, _)| (*name).to_owned())
         .collect();
-    let is_wanted = |name: &str| {
-        let pod = here.get(name);
-        pod.is_some_and(|pod| pod.meta.deletion_timestamp.is_none())
+    // Why not an ended copy: it counts for the end of its group. Why one of an earlier pod of its name: no copy of the present one can be
+    // created beside it.
+    let is_stray = |name: &str, copy: Member<'_>| match here.get(name) {
+        Some(pod) if pod.meta.deletion_timestamp.is_none() => !is_twin(*pod, copy),
+        Some(_) | None => !is_over(copy) || copy.meta.deletion_timestamp.is_some(),
     };
-    // Why not an ended copy: it counts for the end of its group.
-    let is_open = |copy: Member<'_>| !is_over(copy) || copy.meta.deletion_timestamp.is_some();
     let stray = { there.iter() }
-        .filter(|(name, copy)| is_open(**copy) && !is_wanted(name))
+        .filter(|(name, copy)| is_stray(name, **copy))
         .map(|(_, copy)| copy.id())
         .collect();
     Unmatched { lacking, stray }
@@ -75,7 +83,7 @@ pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> 
     let after = |pod: Member<'_>| match remote {
         Remote::Copies(_) => {
             let copy = there.get(pod.meta.name.as_deref().unwrap_or_default())?;
-            (!is_stopped(*copy, is_alone)).then(|| shown(pod, *copy))
+            (is_twin(pod, *copy) && !is_stopped(*copy, is_alone)).then(|| shown(pod, *copy))
         }
         Remote::AtRest => Some(held_again(pod, now)),
         Remote::Ended(outcome) => Some(concluded(pod, outcome)),

@@ -58,6 +58,7 @@ pub static RAY_JOB: ByPath = ByPath {
     spare: None,
     time_to_live: None,
     priority_class: None,
+    followed: &[],
     rules: Rules {
         filled,
         is_queued,

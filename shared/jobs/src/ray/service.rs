@@ -33,6 +33,7 @@ pub static RAY_SERVICE: ByPath = ByPath {
     spare: None,
     time_to_live: None,
     priority_class: None,
+    followed: &[&["spec", "serveConfigV2"]],
     rules: Rules {
         is_queued,
         outlives: |service, cluster| {

@@ -226,3 +226,39 @@ fn a_service_with_a_redis_keeps_its_quota_while_it_is_deleted() {
     assert!(service(true, false) && service(false, true));
     assert!(!service(true, true));
 }
+
+/// Spec: multikueue 5, 11.92; jobs 9.8, 10.3
+#[test]
+fn a_running_copy_of_a_service_follows_its_serve_config_and_nothing_else() {
+    let service = |config: Option<&str>, replicas: u32| {
+        let mut service = json!({
+            "metadata": {"name": "ray", "uid": "there", "resourceVersion": "7"},
+            "spec": {"serveConfigV2": config, "rayClusterConfig": cluster(json!({}))["spec"]},
+        });
+        service["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]["replicas"] = json!(replicas);
+        service
+    };
+    let outdated = |kind: Tested, local: &Value, copy: &Value| -> Vec<Value> {
+        let later = crate::fixture::both(local, copy, |local, copy| kind.0.later(local, copy));
+        later.into_iter().map(|later| later.patch).collect()
+    };
+    let kind = Tested(&RAY_SERVICE);
+    let there = kind.slimmed(&service(Some("a"), 2));
+    let patch =
+        |config: Value| json!({"metadata": {"resourceVersion": "7"}, "spec": {"serveConfigV2": config}});
+    assert_eq!(
+        outdated(kind, &service(Some("b"), 2), &there),
+        [patch(json!("b"))]
+    );
+    assert_eq!(outdated(kind, &service(None, 2), &there), [patch(Value::Null)]);
+    assert_eq!(outdated(kind, &service(Some("a"), 3), &there), [Value::Null; 0]);
+    let mut going = there;
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(outdated(kind, &service(Some("b"), 2), &going), [Value::Null; 0]);
+    let (small, large) = (cluster(json!({})), cluster(json!({"workerGroupSpecs": []})));
+    assert_eq!(
+        outdated(KIND, &large, &small),
+        [Value::Null; 0],
+        "it has another size"
+    );
+}

@@ -42,7 +42,6 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::MultiKueueKubeConfigPathValidation, Fixed::On, "paths of kubeconfigs are refused altogether"),
     (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
     (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
-    (FeatureGate::MultiKueueRemoteSpecSync, Fixed::Off, KIND),
     (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::Off, KIND),
     (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
     (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),

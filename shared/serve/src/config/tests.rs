@@ -291,7 +291,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "integrations: {frameworks: [batch/jobs]}",
-        "Unsupported value: \"batch/jobs\": supported values: batch/job",
+        "Unsupported value: \"batch/jobs\": supported values: argoproj.io/workflow, batch/job",
     ),
     (
         "integrations: {frameworks: [pod, pod]}",

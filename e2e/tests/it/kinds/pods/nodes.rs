@@ -148,8 +148,15 @@ fn logs_of_a_pod_on_a_virtual_node_answer_where_they_can_be_read() {
 fn a_pod_on_a_virtual_node_that_is_deleted_goes_with_its_copy() {
     play_shown("shown-gone", &[(MANAGER, "4"), (EAST, "4")], async |room| {
         create_on(room, MANAGER, pod(room, "one", LONG_SECS)).await;
-        room.until(MANAGER, &pods(), "one", runs_on_node).await;
-        room.delete(MANAGER, &pods(), "one").await;
+        for name in ["a", "b"] {
+            create_on(room, MANAGER, member(room, "g", 2, name, LONG_SECS)).await;
+        }
+        for name in ["one", "a", "b"] {
+            room.until(MANAGER, &pods(), name, runs_on_node).await;
+        }
+        for name in ["one", "a", "b"] {
+            room.delete(MANAGER, &pods(), name).await;
+        }
         nothing_is_left(room).await;
     });
 }

@@ -227,3 +227,37 @@ fn a_cluster_that_an_external_dispatcher_names_is_waited_for_while_it_is_away() 
     let back = case.remote("b", reachable(None, None)).plan();
     assert_eq!(back.on("b"), [RemoteAction::CreateWorkload]);
 }
+
+/// Pods that are to run in one cluster would be taken by different ones if all were offered at once.
+///
+/// Spec: jobs 9.11, 9.13
+#[test]
+fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
+    let mut case = Case::new();
+    case.behind = Some("pod-web-1");
+    let plan = case.plan();
+    assert_eq!(plan.waits_for(), Some("BehindAnotherWorkload"));
+    assert_eq!((plan.status.nominated.len(), plan.remote.len()), (0, 0));
+    let waiting = plan.waiting.as_ref().unwrap();
+    assert_eq!(
+        waiting.to_string(),
+        "it goes to the cluster that takes workload \"pod-web-1\", which has none yet"
+    );
+    assert!(waiting.next_step().contains("roadstead.dev/spread"));
+    assert_eq!(plan.check().1, waiting.to_string(), "it waits for long");
+    let mut fresh = Case::fresh();
+    fresh.behind = Some("pod-web-1");
+    assert_eq!(fresh.plan().check().1, "");
+
+    case.behind = None;
+    assert_eq!(case.plan().status.nominated.len(), 2);
+
+    let mut admitted = Case::new()
+        .nominated(&["a"])
+        .remote("a", reachable(Some(admitted(1)), None));
+    admitted.behind = Some("pod-web-1");
+    let kept = admitted.plan();
+    assert_eq!((kept.cluster(), kept.remote.len()), (None, 0), "its copy stays");
+    admitted.behind = None;
+    assert_eq!(admitted.plan().cluster(), Some("a"));
+}

@@ -448,6 +448,20 @@ fn a_vanished_job_is_created_again_unless_the_local_one_ended() {
     assert_eq!(case.plan().on("a"), []);
 }
 
+/// A pod on a virtual node stays until its copy is gone, also the last one of its group.
+///
+/// Spec: jobs 12.9
+#[test]
+fn copies_without_a_member_go_when_the_last_members_are_going() {
+    let running = RemoteJob {
+        twins: Twins::Some,
+        ..RUNNING
+    };
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), Some(running)));
+    case.job.present = false;
+    assert_eq!(case.plan().on("a"), [CreateJob]);
+}
+
 /// Spec: multikueue 11.77
 #[test]
 fn a_ready_check_without_a_cluster_is_a_retry() {

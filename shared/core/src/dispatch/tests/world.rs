@@ -177,6 +177,7 @@ impl World {
             local: self.local,
             owner: Owner::Managed,
             clusters: self.listed.clone(),
+            behind: None,
             remotes: remotes.collect(),
             failures: self.failures.clone(),
             refusals: BTreeMap::new(),

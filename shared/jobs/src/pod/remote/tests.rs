@@ -228,6 +228,36 @@ fn a_group_lacks_the_copies_of_its_new_pods_and_wants_none_of_those_that_are_gon
     assert_eq!(unmatched_names(&pods[..2], &all), (vec![], vec![]));
 }
 
+/// A `StatefulSet` makes its pods anew under the same names.
+///
+/// Spec: jobs 9.12, 12.9
+#[test]
+fn the_copy_of_an_earlier_pod_of_the_same_name_goes_and_is_not_shown() {
+    let sent = many(&[held("a")], |pods| PlainPod.copies(pods, &IDENTITY, &[]));
+    let of = "kueue.x-k8s.io/multikueue-origin-uid";
+    assert_eq!(sent[0]["metadata"]["annotations"][of], "a-here");
+    let of_pod = |uid: &str, phase: &str| {
+        let mut copy = copy("a", phase);
+        copy["metadata"]["annotations"][of] = json!(uid);
+        copy
+    };
+    let pods = [held("a")];
+    let (nothing, stray): (Vec<String>, _) = (vec![], vec!["a-there".to_owned()]);
+    assert_eq!(
+        unmatched_names(&pods, &[of_pod("a-here", "Running")]),
+        (nothing.clone(), vec![])
+    );
+    for phase in ["Running", "Failed"] {
+        let copies = [of_pod("earlier", phase)];
+        assert_eq!(
+            unmatched_names(&pods, &copies),
+            (nothing.clone(), stray.clone()),
+            "{phase}"
+        );
+        assert_eq!(shown_of(&pods, &copies), pods);
+    }
+}
+
 /// Spec: safety 1 I1, I11
 #[test]
 fn a_copy_may_run_until_its_node_says_that_it_has_ended() {

@@ -1,0 +1,221 @@
+//! The manager's own pods that stay in one cluster together: the steps of an Argo Workflow, the pods of a Deployment, the replicas of a
+//! `LeaderWorkerSet`.
+//!
+//! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use roadstead_api::constants::annotations;
+use roadstead_core::name::Key;
+use roadstead_engine::caches::Caches;
+
+use crate::steps::{pods_of, workflow_of};
+
+/// The object to which pods belong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    /// A Workflow, by its UID.
+    Workflow(String),
+    /// An object of the kind of this integration. Why by its name: its pods name other objects between them and it.
+    Made { framework: &'static str, key: Key },
+}
+
+/// The place of a pod in its family.
+struct Place {
+    family: Family,
+    uid: String,
+    template: Template,
+}
+
+/// The template that a pod was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Template {
+    /// Each pod may have another one.
+    Own,
+    /// A version of that of the family.
+    Shared(String),
+}
+
+/// Another pod of the same family.
+pub(crate) struct Relative<'a> {
+    /// Its UID.
+    pub(crate) uid: &'a str,
+    /// Whether it was made from the same template, so that it needs the same.
+    pub(crate) is_alike: bool,
+}
+
+/// The families, with the UIDs of their pods. Empty where pods are not queued.
+#[derive(Debug, Default)]
+pub(crate) struct Families(Mutex<BTreeMap<Family, BTreeMap<String, Template>>>);
+
+impl Families {
+    /// Follows the pods of the manager.
+    pub(crate) fn follow(caches: &Caches) -> Arc<Self> {
+        let families = Arc::<Self>::default();
+        if let Some(pods) = pods_of(caches) {
+            let index = families.clone();
+            pods.objects
+                .listen(move |change| index.note(change.old.map(|pod| &**pod), change.new.map(|pod| &**pod)));
+        }
+        families
+    }
+
+    fn note(&self, old: Option<&DynamicObject>, new: Option<&DynamicObject>) {
+        let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Place { family, uid, .. }) = old.and_then(place_of)
+            && let Some(pods) = families.get_mut(&family)
+        {
+            pods.remove(&uid);
+            if pods.is_empty() {
+                families.remove(&family);
+            }
+        }
+        if let Some(place) = new.and_then(place_of) {
+            let pods = families.entry(place.family).or_default();
+            pods.insert(place.uid, place.template);
+        }
+    }
+
+    /// The first answer for another pod of the same family.
+    pub(crate) fn among_others<T>(
+        &self,
+        pod: &DynamicObject,
+        mut answer: impl FnMut(Relative<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let own = place_of(pod)?;
+        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = { families.get(&own.family)?.iter() }.filter(|(uid, _)| **uid != own.uid);
+        others.find_map(|(uid, template)| {
+            answer(Relative {
+                uid,
+                is_alike: *template == own.template && *template != Template::Own,
+            })
+        })
+    }
+}
+
+fn place_of(pod: &DynamicObject) -> Option<Place> {
+    let uid = pod.uid()?;
+    if let Some(workflow) = workflow_of(pod) {
+        let family = Family::Workflow(workflow.uid.clone());
+        return Some(Place {
+            family,
+            uid,
+            template: Template::Own,
+        });
+    }
+    let kind = roadstead_jobs::kind_named(pod.annotations().get(annotations::POD_SUSPENDING_PARENT)?)?;
+    let maker = kind.maker_of(&pod.metadata)?;
+    let family = Family::Made {
+        framework: kind.kind().framework,
+        key: Key::new(pod.namespace()?, maker.name),
+    };
+    let template = Template::Shared(maker.revision.to_owned());
+    Some(Place {
+        family,
+        uid,
+        template,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn pod(name: &str, owner: &Value, labels: &Value, framework: &str) -> DynamicObject {
+        from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "ownerReferences": [owner], "labels": labels,
+                "annotations": {annotations::POD_SUSPENDING_PARENT: framework},
+            },
+        }))
+        .unwrap()
+    }
+
+    fn step(name: &str, workflow: &str) -> DynamicObject {
+        let owner =
+            json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "etl", "uid": workflow});
+        pod(name, &owner, &json!({}), "")
+    }
+
+    fn replica(name: &str, deployment: &str, hash: &str) -> DynamicObject {
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{deployment}-{hash}"), "uid": hash, "controller": true,
+        });
+        pod(name, &owner, &json!({"pod-template-hash": hash}), "deployment")
+    }
+
+    fn rank(name: &str, set: &str, revision: &str) -> DynamicObject {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": set, "controller": true});
+        let labels = json!({
+            "leaderworkerset.sigs.k8s.io/name": set, "leaderworkerset.sigs.k8s.io/template-revision-hash": revision,
+        });
+        pod(name, &owner, &labels, "leaderworkerset.x-k8s.io/leaderworkerset")
+    }
+
+    fn others(families: &Families, pod: &DynamicObject) -> Vec<(String, bool)> {
+        let mut seen = Vec::new();
+        families.among_others(pod, |other| {
+            seen.push((other.uid.to_owned(), other.is_alike));
+            None::<()>
+        });
+        seen
+    }
+
+    /// Spec: jobs 9.11, 9.13, 13.2
+    #[test]
+    fn pods_are_related_by_their_workflow_deployment_or_leaderworkerset() {
+        let families = Families::default();
+        let all = [
+            step("a", "w"),
+            step("b", "w"),
+            step("c", "v"),
+            replica("d", "web", "1"),
+            replica("e", "web", "1"),
+            replica("f", "web", "2"),
+            replica("g", "web-1", "1"),
+            rank("h", "llm", "x"),
+            rank("i", "llm", "x"),
+            rank("j", "web", "1"),
+        ];
+        for pod in &all {
+            families.note(None, Some(pod));
+        }
+        let of = |name: usize| -> Vec<(String, bool)> { others(&families, &all[name]) };
+        let named = |all: &[(&str, bool)]| -> Vec<(String, bool)> {
+            all.iter()
+                .map(|(name, is_alike)| ((*name).to_owned(), *is_alike))
+                .collect()
+        };
+        assert_eq!(of(0), named(&[("b", false)]), "steps differ");
+        assert_eq!(of(3), named(&[("e", true), ("f", false)]));
+        assert_eq!(of(7), named(&[("i", true)]));
+        assert_eq!(of(9), named(&[]));
+        families.note(Some(&all[4]), None);
+        assert_eq!(others(&families, &all[3]), named(&[("f", false)]));
+    }
+
+    #[test]
+    fn a_pod_of_no_such_object_has_no_family() {
+        let families = Families::default();
+        let none = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true});
+        for (labels, framework) in [
+            (json!({}), "deployment"),
+            (json!({"pod-template-hash": "1"}), "deployment"),
+            (json!({}), "no.such/kind"),
+            (json!({}), ""),
+        ] {
+            let pods = ["a", "b"].map(|name| pod(name, &none, &labels, framework));
+            for pod in &pods {
+                families.note(None, Some(pod));
+            }
+            assert!(others(&families, &pods[0]).is_empty(), "{framework}");
+        }
+    }
+}
