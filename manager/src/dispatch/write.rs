@@ -4,6 +4,7 @@
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
 mod later;
+mod priority;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -356,19 +357,6 @@ impl Site<'_> {
         )
     }
 
-    async fn set_priority(&self) -> Result<(), Failure> {
-        let local = self.d.caches.workloads.get(self.key);
-        let Some((local, copy)) = local.zip(self.remote.workloads.get(self.key)) else {
-            return Ok(());
-        };
-        let patch = priority_patch(&local, &copy);
-        self.patched(
-            write::patch(&self.workloads(), &self.key.name, &patch).await,
-            "setting the priority",
-            Tells::TheLog,
-        )
-    }
-
     async fn request_stop(&self, message: &str) -> Result<(), Failure> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
@@ -687,43 +675,10 @@ impl Site<'_> {
 
 /// The job; with this bug planted it vanishes from its worker as soon as it has ended.
 #[cfg(feature = "bugbank")]
-fn vanishing(mut job: Value, is_planted: bool) -> Value {
+fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
     if is_planted {
         job["spec"]["ttlSecondsAfterFinished"] = 0.into();
         job["metadata"]["finalizers"] = json!([]);
     }
     job
-}
-
-/// Why with its UID and version: the object that has this name now may be of another client.
-fn priority_patch(local: &Workload, copy: &Workload) -> Value {
-    json!({
-        "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },
-        "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::from_value;
-
-    use super::*;
-
-    /// Spec: safety I7
-    #[test]
-    fn a_priority_is_set_on_the_copy_that_was_looked_at_and_on_no_other() {
-        let workload = |uid: &str, version: &str, priority: i32| -> Workload {
-            from_value(json!({
-                "metadata": { "name": "w", "namespace": "ns", "uid": uid, "resourceVersion": version },
-                "spec": { "podSets": [], "priority": priority },
-            }))
-            .unwrap()
-        };
-        let patch = priority_patch(&workload("here", "9", 7), &workload("there", "4", 0));
-        assert_eq!(
-            patch["metadata"],
-            json!({ "uid": "there", "resourceVersion": "4" })
-        );
-        assert_eq!(patch["spec"]["priority"], 7);
-    }
 }

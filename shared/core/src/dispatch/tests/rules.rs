@@ -691,23 +691,3 @@ fn an_owner_that_cannot_be_dispatched_is_rejected() {
         "No multikueue adapter found, Previously: \"Pending\""
     );
 }
-
-/// Spec: safety 1 I3 (the lifecycle takes a verdict back when it deactivates)
-#[test]
-fn a_workload_that_is_being_deactivated_is_not_rejected_again() {
-    let mut case = Case::new().condition("Evicted", "x");
-    case.owner = Owner::NoAdapter { kind: None };
-    assert_eq!(case.plan().status, case.status);
-    case.status.conditions.remove("QuotaReserved");
-    assert_eq!(case.plan().check().0, CheckPhase::Rejected, "switched on again");
-}
-
-/// Spec: safety 1 I2
-#[test]
-fn without_a_cluster_the_reason_says_so() {
-    let mut case = Case::new().remote("a", away(1));
-    case.remotes.remove(&ClusterName::from("b"));
-    assert_eq!(case.plan().waits_for(), Some("NoClusterConnected"));
-    case.clusters.clear();
-    assert_eq!(case.plan().waits_for(), Some("NoClusterListed"));
-}
