@@ -118,7 +118,9 @@ async fn start(
     }
     let mut checks = Vec::<Arc<dyn Checks>>::new();
     if let Some(site) = federation {
-        checks.push(Arc::new(federate(site, &engine, tasks, stop)));
+        let dispatch = federate(site, &engine, tasks, stop);
+        dispatch.wake_relatives();
+        checks.push(Arc::new(dispatch));
     }
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
     engine
@@ -170,6 +172,12 @@ fn dispatched(config: &Config) -> Vec<&'static dyn JobKind> {
     let mut kinds = kinds(config);
     kinds.retain(|kind| kind.kind().can(Ability::Dispatched));
     kinds
+}
+
+/// Whether running copies follow changes of their jobs.
+fn forwards(config: &Config) -> bool {
+    let gates = &config.feature_gates;
+    gates.enabled(FeatureGate::MultiKueueRemoteSpecSync)
 }
 
 fn rules(config: &Config) -> Rules {
@@ -229,9 +237,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         journal: Arc::default(),
         ledger: Arc::default(),
         metrics: counts.clone(),
-        may_forward: config
-            .feature_gates
-            .enabled(FeatureGate::MultiKueueRemoteSpecSync),
+        may_forward: forwards(&config),
         may_choose: !config.multi_kueue.names_dispatcher,
         memory: Arc::new(Memory::default()),
         due: engine.workloads_due.clone(),
@@ -247,7 +253,6 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         started: clock(),
         clock: clock.clone(),
     };
-    dispatch.wake_relatives();
     ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
     let fleet = Arc::new(Fleet {

@@ -27,7 +27,7 @@ use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::together::{self, Choice};
+use super::together;
 use crate::remote::Remote;
 use crate::sites;
 
@@ -182,16 +182,8 @@ pub(super) fn scene(
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
-    let Choice {
-        clusters: candidates,
-        behind,
-    } = match &local_job {
-        Some((_, job)) if !is_placed => together::choice(d, (key, job), clusters.clone()),
-        Some(_) | None => Choice {
-            clusters: clusters.clone(),
-            behind: None,
-        },
-    };
+    let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
+    let choice = together::choice(d, key, seeking, clusters.clone());
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
@@ -202,7 +194,11 @@ pub(super) fn scene(
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
-    let asked = if is_followed { &[] } else { candidates.as_slice() };
+    let asked = if is_followed {
+        &[]
+    } else {
+        choice.clusters.as_slice()
+    };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
         lost: lost_policy(d, &workload, stored),
@@ -240,8 +236,8 @@ pub(super) fn scene(
         stored: stored_status,
         check,
         owner,
-        clusters: candidates,
-        behind,
+        clusters: choice.clusters,
+        behind: choice.behind,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),

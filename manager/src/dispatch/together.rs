@@ -5,6 +5,8 @@
 //!
 //! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`.
 
+use std::sync::Arc;
+
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations::SPREAD;
@@ -30,15 +32,16 @@ pub(super) struct Choice {
     pub(super) behind: Option<String>,
 }
 
-/// Where a job that has no cluster yet may go, of the clusters of its check.
-pub(super) fn choice(d: &Dispatch, (key, job): (&Key, &CachedJob), clusters: Vec<ClusterName>) -> Choice {
-    let pod = job.first();
-    if pod.annotations().get(SPREAD).is_some_and(|said| said == "true") {
+/// Where a job may go, of the clusters of its check; without a job that seeks one, to each.
+pub(super) fn choice(d: &Dispatch, key: &Key, job: Option<&CachedJob>, clusters: Vec<ClusterName>) -> Choice {
+    let pod = job.map(CachedJob::first);
+    let stays = |pod: &&Arc<DynamicObject>| pod.annotations().get(SPREAD).is_none_or(|said| said != "true");
+    let Some(pod) = pod.filter(stays) else {
         return Choice {
             clusters,
             behind: None,
         };
-    }
+    };
     match home(d, pod) {
         Some(home) if clusters.contains(&home) && takes(d, key, &home) => Choice {
             clusters: vec![home],
