@@ -241,9 +241,12 @@ fn is_held(pod: Member<'_>) -> bool {
 
 /// Whether containers of the pod run, or may start.
 fn may_run(pod: Member<'_>) -> bool {
-    // Why: its node has reported its end, and only finalizers keep it.
-    let is_gone = pod.meta.deletion_timestamp.is_some() && pod.meta.deletion_grace_period_seconds == Some(0);
-    !is_held(pod) && !is_gone
+    !is_held(pod) && !has_left_node(pod)
+}
+
+/// Whether its node has reported that a deleted pod is gone, so that only finalizers keep it.
+fn has_left_node(pod: Member<'_>) -> bool {
+    pod.meta.deletion_timestamp.is_some() && pod.meta.deletion_grace_period_seconds == Some(0)
 }
 
 /// Whether the pod failed while it was being deleted, which says nothing about its work.

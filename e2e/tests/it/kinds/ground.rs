@@ -577,12 +577,14 @@ impl Room {
     /// Waits until nothing of these kinds is left in the namespace of the test.
     pub(super) async fn is_empty(self, cluster: &str, kinds: &[ApiResource]) {
         for kind in kinds {
-            let api = self.api(cluster, kind);
-            eventually(|| async {
-                let left = api.list(&ListParams::default()).await.ok()?;
-                left.items.is_empty().then_some(())
-            })
-            .await;
+            let (api, last) = (self.api(cluster, kind), RefCell::new(Value::Null));
+            let probe = || async {
+                let left = api.list(&ListParams::default()).await.ok()?.items;
+                last.replace(json!(left));
+                left.is_empty().then_some(())
+            };
+            let instead = || format!("for no {} in {cluster}: {:#}", kind.kind, last.borrow());
+            eventually_or(probe, instead).await;
         }
     }
 }

@@ -12,8 +12,8 @@ use roadstead_core::name::PodSetName;
 use roadstead_core::note::Note;
 
 use super::{
-    condition, has_gate, is_held, is_killed, is_over, is_ready, is_released, may_run, phase, release, role,
-    template,
+    condition, has_gate, has_left_node, is_held, is_killed, is_over, is_ready, is_released, may_run, phase,
+    release, role, template,
 };
 use crate::json;
 use crate::kind::{AsksForMore, Error, Look, Member, Members, Pods, Stand, Tending, Told, Write};
@@ -181,7 +181,9 @@ pub(super) fn tend(
 fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
     let all = members.all();
     let is_bound = |pod: Member<'_>| json::text(pod.data, &["spec", "nodeName"]).is_some();
-    let gone = |pod: &Member<'_>| pod.meta.deletion_timestamp.is_some() && !is_bound(*pod);
+    // Why also one on a node: a virtual node shows no end of a pod whose copy was deleted.
+    let is_off = |pod: Member<'_>| !is_bound(pod) || (has_left_node(pod) && !is_over(pod));
+    let gone = |pod: &Member<'_>| pod.meta.deletion_timestamp.is_some() && is_off(*pod);
     if all.iter().all(gone) {
         return Stand::Gone;
     }

@@ -323,6 +323,25 @@ fn a_pod_that_has_ended_and_is_deleted_needs_no_workload_to_go() {
     );
 }
 
+/// A virtual node shows no end of a pod whose copy was deleted.
+///
+/// Spec: jobs 12.9
+#[test]
+fn a_group_is_gone_when_the_nodes_of_all_its_deleted_pods_say_so() {
+    let going = |name: &str, grace: u32| {
+        let mut pod = deleted(bound(name, "x", "Running"));
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        pod
+    };
+    let stand = |pods: &[Value]| tend(pods, Some(&[set("x", 2)])).stand;
+    assert_eq!(stand(&[going("a", 0), going("b", 0)]), Stand::Gone);
+    assert_ne!(stand(&[going("a", 0), going("b", 30)]), Stand::Gone);
+    assert_eq!(
+        stand(&[going("a", 0), bound("b", "x", "Running")]),
+        Stand::Running
+    );
+}
+
 /// Spec: jobs 12.3
 #[test]
 fn a_pod_whose_role_lies_about_what_it_asks_for_stays_held() {
