@@ -43,6 +43,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+pub use configuration::merge;
 pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
@@ -621,7 +622,7 @@ impl Stage {
         };
         let kubeconfig = self.own_kubeconfig(cluster);
         let mut configuration = self.configuration.clone();
-        configuration::merge(&mut configuration, over);
+        merge(&mut configuration, over);
         let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration, &[])?;
         self.subjects().insert(name.to_owned(), subject);
         Ok(())

@@ -41,7 +41,7 @@ pub(super) fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) 
 }
 
 /// Merges objects key by key; any other value replaces.
-pub(super) fn merge(into: &mut Value, over: &Value) {
+pub fn merge(into: &mut Value, over: &Value) {
     match (into, over) {
         (Value::Object(into), Value::Object(over)) => {
             for (key, value) in over {

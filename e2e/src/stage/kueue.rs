@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::objects::apply_named;
-use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE, configuration, controller, system};
+use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE, controller, merge, system};
 use crate::Progress;
 use crate::binaries::Program;
 
@@ -220,7 +220,7 @@ pub(super) fn render_config(place: &Place, over: &Value) -> String {
         // Why off: it would write its certificate to the root of the file system.
         "featureGates": {"VisibilityOnDemand": false},
     });
-    configuration::merge(&mut configuration, over);
+    merge(&mut configuration, over);
     format!("{configuration:#}\n")
 }
 

@@ -6,6 +6,7 @@
 use std::os::unix::fs::symlink;
 
 use roadstead_e2e::binaries::Program;
+use roadstead_e2e::stage::merge;
 
 use super::*;
 use crate::shared::{output_of, tool};
@@ -97,18 +98,6 @@ fn beside_others() -> Value {
         "ports": {"health": health, "metrics": metrics, "webhook": webhook, "visibility": visibility},
         "roadsteadConfiguration": {"multiKueue": {"allowLoopbackWorkers": true}},
     })
-}
-
-/// Merges `over` into `under`, object by object.
-fn merge(under: &mut Value, over: &Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(under.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) => *under = over.clone(),
-    }
 }
 
 /// Arguments that the test adds to a `roadstead` command.

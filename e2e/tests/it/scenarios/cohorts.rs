@@ -1,12 +1,13 @@
 //! Sharing between queues.
 
+use roadstead_e2e::stage::merge;
 use serde_json::{Value, json};
 
 use super::ground::{FLAVOR, ask, cpu, groups, scenario};
 
 fn limited(nominal: &str, limits: &Value) -> Value {
     let mut quota = json!({"nominalQuota": nominal});
-    super::ground::merge(&mut quota, limits);
+    merge(&mut quota, limits);
     groups(&[&[(FLAVOR, json!({"cpu": quota}))]])
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
-use roadstead_e2e::stage::{self, Solo};
+use roadstead_e2e::stage::{self, Solo, merge};
 use roadstead_e2e::{Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -184,17 +184,6 @@ pub(super) fn groups(groups: &[&[(&str, Value)]]) -> Value {
         json!({"coveredResources": covered, "flavors": flavors})
     };
     groups.iter().map(group).collect()
-}
-
-pub(super) fn merge(into: &mut Value, over: &Value) {
-    match (into, over) {
-        (Value::Object(into), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, over) => *into = over.clone(),
-    }
 }
 
 /// The condition of this type, as `(status, reason, message)`.

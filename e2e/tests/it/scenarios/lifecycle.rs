@@ -1,6 +1,7 @@
 //! Checks, deactivation, priorities, the end.
 
 use kube::api::{Patch, PatchParams};
+use roadstead_e2e::stage::merge;
 use serde_json::{Value, json};
 
 use super::ground::{FLAVOR, Ground, ask, condition, cpu, scenario};
@@ -56,7 +57,7 @@ async fn answer(ground: &Ground, job: &str, state: &str, over: Value) {
         "name": ground.own("check"), "state": state, "message": "by hand",
         "lastTransitionTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     });
-    super::ground::merge(&mut check, &over);
+    merge(&mut check, &over);
     let patch = Patch::Merge(json!({"status": {"admissionChecks": [check]}}));
     let name = workload.metadata.name.unwrap();
     ground

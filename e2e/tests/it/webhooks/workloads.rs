@@ -1,6 +1,7 @@
 //! Workloads, their status and their changes.
 
 use kube::Client;
+use roadstead_e2e::stage::merge;
 use serde_json::{Value, json};
 
 use super::ground::{KUEUE, Part, create, judge, on_cluster, patch, stranger, try_create};
@@ -10,20 +11,9 @@ const HOOK: &str = "vworkload.kb.io";
 fn workload(name: &str, set: Value) -> Value {
     let mut main = json!({"name": "main", "count": 5, "template": {"spec": {"containers": [
         {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}});
-    merge(&mut main, set);
+    merge(&mut main, &set);
     json!({"apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": name, "namespace": "default"},
         "spec": {"podSets": [main]}})
-}
-
-fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
 }
 
 fn condition(kind: &str) -> Value {
@@ -45,7 +35,7 @@ async fn reserved(client: &Client, name: &str, more: Value) -> Value {
     let workload = workload(name, json!({}));
     create(client, &workload).await;
     let mut status = json!({"conditions": [condition("QuotaReserved"), condition("Finished")], "admission": admission(5, json!({"cpu": "5"}))});
-    merge(&mut status, more);
+    merge(&mut status, &more);
     patch(
         client,
         &workload,
@@ -351,7 +341,7 @@ fn gates_only_go() {
         let by =
             |gates: Value| json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": gates}}});
         let mut gated = workload("gated", json!({}));
-        merge(&mut gated, by(json!("x.io/a")));
+        merge(&mut gated, &by(json!("x.io/a")));
         create(&client, &gated).await;
         let bare = workload("ungated", json!({}));
         create(&client, &bare).await;

@@ -18,14 +18,13 @@ async fn server() -> (Server, Arc<AtomicI64>) {
     let seconds = Arc::clone(&now);
     let clock = Clock::new(move || Timestamp::from_second(seconds.load(Ordering::SeqCst)).unwrap());
     let server = Server::new(Options::new(clock, 1));
-    send(
-        &server,
-        Method::POST,
-        ACCOUNTS,
-        json!({"metadata": {"name": "bot"}}),
-    )
-    .await;
+    make_account(&server).await;
     (server, now)
+}
+
+async fn make_account(server: &Server) {
+    let account = json!({"metadata": {"name": "bot"}});
+    send(server, Method::POST, ACCOUNTS, account).await;
 }
 
 async fn mint(server: &Server, seconds: i64) -> (u16, Value) {
@@ -59,13 +58,7 @@ async fn a_token_ends_with_its_account_even_if_one_of_the_same_name_follows() {
     let bearer = bearer(&mint(&server, 600).await.1);
     send(&server, Method::DELETE, &format!("{ACCOUNTS}/bot"), Value::Null).await;
     assert_eq!(server.authenticate(&bearer), None);
-    send(
-        &server,
-        Method::POST,
-        ACCOUNTS,
-        json!({"metadata": {"name": "bot"}}),
-    )
-    .await;
+    make_account(&server).await;
     assert_eq!(server.authenticate(&bearer), None);
 }
 
