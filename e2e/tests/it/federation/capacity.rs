@@ -25,6 +25,11 @@ pub(super) async fn fill_with(room: Room, worker: &str, (cpu, seconds): (&str, u
         .create(&params, &from_value(job).unwrap())
         .await
         .unwrap();
+    shows_one(room, worker).await;
+}
+
+/// Waits until the queue of a worker shows that one Workload holds quota there.
+pub(super) async fn shows_one(room: Room, worker: &str) {
     let queues: kube::Api<ClusterQueue> = kube::Api::all(room.shared.client(worker));
     eventually(|| async {
         let status = queues.get(room.name).await.ok()?.status?;

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::capacity::shows_one;
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, has, was_sent_once};
 use super::stale::is_held_in_east;
 use super::unsure::active;
@@ -137,6 +138,8 @@ fn what_ends_while_watches_say_nothing_is_known_after_one_limit_and_holds_up_nob
         assert_eq!(room.started("elsewhere").await, WEST);
         let elsewhere = submitted.elapsed();
         assert!(elsewhere <= WAIT_MAX, "{elsewhere:?}");
+        // Why: until the queue of west shows this job, the manager believes that it has more room than east.
+        shows_one(room, WEST).await;
         // East is asked first and takes the job, and the manager does not hear of it.
         let submitted = Instant::now();
         room.submit(room.job("asked", "1", 1)).await;
