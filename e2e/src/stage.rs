@@ -12,6 +12,7 @@
 
 mod account;
 mod clock;
+mod command;
 mod configuration;
 mod controller;
 mod dashboard;
@@ -39,9 +40,7 @@ use futures::future::try_join_all;
 use kube::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
 
 pub use configuration::merge;
 pub use controller::{Controller, Runs};
@@ -59,6 +58,7 @@ use crate::answerer::{Answerer, Policy};
 use crate::process::Signal;
 use crate::{ControlPlane, Federation, Link, Progress, plane};
 use account::Who;
+use command::run_command;
 use subject::Subject;
 
 /// Name of the AdmissionCheck and of the MultiKueueConfig on the manager.
@@ -671,31 +671,4 @@ fn client_of(plane: &ControlPlane) -> Result<Client, Error> {
 fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     let doing = doing.into();
     move |source| Error::System { doing, source }
-}
-
-/// Runs the command `roadstead` in a folder and returns what it printed.
-async fn run_command(programs: &Programs, dir: &Path, args: &[&str], input: Stdio) -> Result<String, Error> {
-    let mut command = Command::new(&programs.command);
-    command
-        .args(args)
-        .current_dir(dir)
-        .stdin(input)
-        .kill_on_drop(true);
-    let output = timeout(PATIENCE, command.output())
-        .await
-        .map_err(|_elapsed| Error::NotReady {
-            what: format!("roadstead {} still runs", args.join(" ")),
-            waited: PATIENCE,
-            detail: String::new(),
-        })?
-        .map_err(system("running roadstead"))?;
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(printed);
-    }
-    Err(Error::Command {
-        args: args.join(" "),
-        status: output.status,
-        output: format!("{printed}{}", String::from_utf8_lossy(&output.stderr)),
-    })
 }

@@ -11,9 +11,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::account::Who;
+use super::command::run_command;
 use super::subject::Subject;
 use super::usage::Memory;
-use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, ports, run_command, system};
+use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, ports, system};
 use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::constants::labels::PRIORITY_CLASS;
 use roadstead_api::kueue::v1beta2::ClusterQueue;
@@ -40,7 +40,7 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
         let theirs = room.jobs(&first);
         theirs.create(&PostParams::default(), &urgent).await.unwrap();
 
-        // Quota is held again, and yet nothing is offered: the old run has not stopped.
+        // Quota is held again, and yet nothing runs elsewhere: the old run has not stopped.
         room.workload_where("victim", |w| {
             let told = w
                 .metadata
@@ -52,11 +52,10 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
         })
         .await;
         eventually(|| async { theirs.get("victim").await.ok()?.metadata.deletion_timestamp }).await;
-        assert_eq!(
-            room.ours_in(second).await,
-            [""; 0],
-            "its pod still lives on {first}"
-        );
+        // Why no word about a copy of the Workload: the Job controller first shows a held job without pods, and then that its pods are
+        // being ended. Quota may be asked for elsewhere between the two; a Job is not made there.
+        let jobs = room.jobs(second).list(&ListParams::default()).await.unwrap();
+        assert_eq!(jobs.items, [], "its pod still lives on {first}");
         room.let_go(&first, &pod).await;
 
         let moved = room
