@@ -323,15 +323,15 @@ fn a_wrapper_with_another_controller_is_rejected_by_its_queue() {
         let mut other = wrapper(room, "train", 3);
         other["spec"]["managedBy"] = "example.com/mine".into();
         submit(room, other).await;
+        let words = "The owner is not managed by Kueue: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \"example.com/mine\"";
+        // Why not the state of the check: the eviction sets it to Pending again at once.
         let rejected = |workload: &Value| {
-            let checks = workload["status"]["admissionChecks"].as_array();
-            checks.into_iter().flatten().any(|check| {
-                let message = check["message"].as_str().unwrap_or_default();
-                check["state"] == "Rejected"
-                    && message.contains(
-                        "The owner is not managed by Kueue: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \
-                         \"example.com/mine\"",
-                    )
+            let conditions = workload["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|condition| {
+                condition["type"] == "Evicted"
+                    && condition["status"] == "True"
+                    && condition["reason"] == "DeactivatedDueToAdmissionCheck"
+                    && condition["message"].as_str().unwrap().contains(words)
             })
         };
         room.workload(MANAGER, "train", rejected).await;
