@@ -149,7 +149,7 @@ fn a_statefulset_of_the_manager_serves_from_a_worker_and_its_pods_come_back_unde
 ///
 /// Spec: jobs 9.13, 12.9; multikueue 3.13, 11.93, 11.94
 #[test]
-fn all_replicas_of_a_leaderworkerset_of_the_manager_serve_from_one_worker_through_scaling() {
+fn all_replicas_of_a_leaderworkerset_of_the_manager_serve_from_one_worker_through_scaling_and_a_rollout() {
     play_shown("far-leaders", ALL, async |room| {
         let _alone = WEST_CHANGES.lock().await;
         let kind = resource(LWS, "LeaderWorkerSet");
@@ -172,6 +172,15 @@ fn all_replicas_of_a_leaderworkerset_of_the_manager_serve_from_one_worker_throug
             let pods = 2 * usize::try_from(replicas).unwrap();
             assert_eq!(twins(room, pods).await, cluster);
         }
+        let leader = json!({"metadata": {"annotations": {"version": "2"}}});
+        let changed = json!({"spec": {"leaderWorkerTemplate": {"leaderTemplate": leader}}});
+        room.merge(MANAGER, &kind, NAME, changed).await;
+        for leader in ["web-0", "web-1"] {
+            let is_new = |pod: &Value| pod["metadata"]["annotations"]["version"] == "2";
+            room.until(MANAGER, &all_pods(), leader, is_new).await;
+        }
+        serves(room, &kind, 2).await;
+        assert_eq!(twins(room, 4).await, cluster);
         assert_eq!(nodes(room).await, [format!("roadstead-{cluster}")].into());
         room.delete(MANAGER, &kind, NAME).await;
         nothing_is_left(room, kind).await;
