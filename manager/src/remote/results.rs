@@ -100,7 +100,9 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
 fn local_pod(d: &Dispatch, remote: &Remote, result: &Key) -> Option<Arc<DynamicObject>> {
     let pods = pods_of(&d.caches)?;
     let pod = pods.objects.get(&d.steps.pod_of(result)?)?;
-    let workloads = d.caches.workloads_of(&pods.key_of(&pod), pod.metadata.uid.as_deref()?);
+    let workloads = d
+        .caches
+        .workloads_of(&pods.key_of(&pod), pod.metadata.uid.as_deref()?);
     let is_there = |key: &Key| {
         let workload = d.caches.workloads.get(key);
         let status = workload.as_ref().and_then(|workload| workload.status.as_ref());
