@@ -438,7 +438,7 @@ impl Dispatch {
 fn namesakes(caches: &Caches, kind: usize, job: &JobKey) -> Vec<Key> {
     let local = caches.jobs.get(kind).and_then(|jobs| jobs.job(job));
     let uid = local.and_then(|job| job.first().metadata.uid.clone());
-    uid.map(|uid| caches.owners.of(&uid)).unwrap_or_default()
+    uid.map(|uid| caches.workloads_of(job, &uid)).unwrap_or_default()
 }
 
 /// Whether anything but quota is asked for.

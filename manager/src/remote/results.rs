@@ -13,7 +13,6 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt as _};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::JobKey;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -101,10 +100,9 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
 fn local_pod(d: &Dispatch, remote: &Remote, result: &Key) -> Option<Arc<DynamicObject>> {
     let pods = pods_of(&d.caches)?;
     let pod = pods.objects.get(&d.steps.pod_of(result)?)?;
-    let workloads = match pods.key_of(&pod) {
-        JobKey::Group(group) => vec![group],
-        JobKey::Object(_) => d.caches.owners.of(pod.metadata.uid.as_deref()?),
-    };
+    let workloads = d
+        .caches
+        .workloads_of(&pods.key_of(&pod), pod.metadata.uid.as_deref()?);
     let is_there = |key: &Key| {
         let workload = d.caches.workloads.get(key);
         let status = workload.as_ref().and_then(|workload| workload.status.as_ref());
