@@ -4,15 +4,17 @@
 //! waits for another (`spec/safety.md I12`).
 
 mod active;
+pub(crate) mod fleet;
 mod heartbeat;
 mod held;
 mod identity;
 mod kinds;
+pub(crate) mod lease;
 mod leaving;
+pub(crate) mod needs;
 mod refused;
 pub(crate) mod registry;
-pub(crate) mod results;
-pub(crate) mod supervisor;
+mod supervisor;
 pub(crate) mod told;
 
 use std::collections::BTreeMap;
@@ -46,8 +48,8 @@ use sha1::{Digest as _, Sha1};
 use tokio::sync::Notify;
 
 use self::held::Held;
+use self::needs::Unreadable;
 use crate::capacity::Queues;
-use crate::dispatch::needs::Unreadable;
 use crate::metrics::Metrics;
 
 /// Makes the client of a worker, or returns why there is none; handed in, so that a simulation can use its own.

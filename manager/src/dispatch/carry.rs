@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Dispatch;
-use super::needs::{ANSWER_MAX, objects};
+use crate::remote::needs::{ANSWER_MAX, objects};
 
 /// What is brought in one namespace of a worker; it exists only with the consent of both namespaces.
 pub(super) struct Carrier<'a> {

@@ -23,13 +23,11 @@ use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods, Unmatched};
 use roadstead_kinds::{Ability, Idle};
 
-use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::together;
+use super::{Dispatch, candidates, together};
 use crate::remote::Remote;
-use crate::sites;
 
 /// Everything that [`dispatch::plan`] reads, owned.
 pub(super) struct Scene {
@@ -226,10 +224,10 @@ pub(super) fn scene(
     let dispatcher = if is_followed {
         d.policy.dispatcher
     } else {
-        sites::dispatcher(d, &clusters)
+        candidates::dispatcher(d, &clusters)
     };
     let known = remotes.keys().cloned();
-    let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    let mut sites = candidates::sites(d, &workload, known, dispatcher, (d.clock)());
     note_kind(d, &mut sites, kind);
     Scene {
         sites,
@@ -475,11 +473,6 @@ fn former_job<'a>(
         .job(job_key)?
         .only(|object| named(object).as_ref() != Some(key))?;
     Some((jobs, job))
-}
-
-/// Every Workload with an object of ours on a worker.
-pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
-    remote.held.all()
 }
 
 fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: bool) -> RemoteWorkload {

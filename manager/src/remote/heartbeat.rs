@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use super::Remote;
-use super::supervisor::{Fleet, NOT_ACCEPTED};
+use super::fleet::{Fleet, NOT_ACCEPTED};
 use crate::metrics::Ended;
 
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.

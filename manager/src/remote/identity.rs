@@ -19,8 +19,8 @@ use roadstead_kubeconfigs::account::rights::IDENTITY;
 use roadstead_kubeio::failure::Failure;
 use serde_json::json;
 
+use super::fleet::{Fleet, NOT_ACCEPTED};
 use super::leaving::{LOOK, TRIES};
-use super::supervisor::{Fleet, NOT_ACCEPTED};
 use super::{Place, Remote};
 
 /// What is remembered of a cluster.

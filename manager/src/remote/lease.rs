@@ -37,7 +37,7 @@ use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use crate::remote::Remote;
+use super::Remote;
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
