@@ -81,11 +81,9 @@ impl Anew {
 pub(crate) enum Ended {
     /// It was answered; some refusals are expected answers.
     Answered,
-    /// It failed.
     Failed,
 }
 
-/// The metrics of a replica.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
 
@@ -112,7 +110,6 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Metrics of a replica.
     pub(crate) fn new(leadership: Leadership) -> Self {
         // From 1 ms, and 10 ms, to about 8 s, and 6 h.
         let quick: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
@@ -222,7 +219,6 @@ impl Metrics {
         registry.register_collector(Box::new(LeaseAges(self.clone())));
     }
 
-    /// From now on the ages of our leases are shown.
     pub(crate) fn show_lease_ages(&self, ages: Ages) {
         // Why the result does not matter: there is one registry of workers in a process.
         let _ = self.0.ages.set(ages);

@@ -77,11 +77,8 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
 ///
 /// Invariant: everything here is of one cluster. A name that leads to another one gets a new `Remote`.
 pub(crate) struct Remote {
-    /// Its name.
     pub(crate) name: ClusterName,
-    /// Our Workloads there, by origin.
     pub(crate) workloads: Arc<Cache<Workload>>,
-    /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
     /// The results of steps of Argo Workflows there; `None` where pods are not sent there.
     pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
@@ -116,7 +113,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Where this endpoint is.
     pub(crate) fn of(endpoint: &Endpoint) -> Self {
         Self {
             server: endpoint.server.clone(),
@@ -131,7 +127,6 @@ impl Place {
     }
 }
 
-/// Whether and how the cluster can be reached.
 struct Reach {
     link: Link,
     /// The cluster of everything here; `None` before it was recognised.
@@ -209,7 +204,6 @@ impl Remote {
         effect
     }
 
-    /// Asks its link.
     pub(crate) fn link<T>(&self, ask: impl FnOnce(&Link) -> T) -> T {
         self.with(|reach| ask(&reach.link))
     }
@@ -219,7 +213,6 @@ impl Remote {
         self.link(Link::lost_since)
     }
 
-    /// Ends when it is usable again.
     pub(crate) async fn usable_again(&self) {
         self.usable_again.notified().await;
     }
@@ -238,7 +231,6 @@ impl Remote {
         })
     }
 
-    /// Sets the client, and where it goes.
     fn leads_to(&self, client: Client, endpoint: &Endpoint) {
         self.with(|reach| reach.client = Some((client, Place::of(endpoint))));
     }
@@ -253,7 +245,6 @@ impl Remote {
         self.link(Link::was_connected) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
-    /// Whether the jobs of each kind there are known now.
     pub(crate) fn knows_all_kinds(&self) -> bool {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
@@ -282,7 +273,6 @@ impl Remote {
         changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
-    /// Has everything there listed again.
     fn list_again(&self) {
         self.workloads.distrust();
         for jobs in &self.jobs {

@@ -128,7 +128,6 @@ async fn start(
     Ok(metrics)
 }
 
-/// Where the federation runs.
 struct Site {
     client: Client,
     config: Arc<Config>,

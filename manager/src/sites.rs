@@ -13,7 +13,6 @@ use crate::remote::Remote;
 /// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
 const DRAIN: &str = "drain";
 
-/// Whether the administrator has cordoned a cluster.
 pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Cordon::Leaving;

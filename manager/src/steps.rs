@@ -56,18 +56,15 @@ impl Steps {
     }
 }
 
-/// The kind of results.
 pub(crate) fn result_kind() -> ApiResource {
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTaskResult");
     ApiResource::from_gvk_with_plural(&kind, "workflowtaskresults")
 }
 
-/// The manager's own pods.
 pub(crate) fn pods_of(caches: &Caches) -> Option<&KindCache> {
     { caches.jobs.iter() }.find(|jobs| jobs.kind.kind() == &rows::POD)
 }
 
-/// The Workflow of a pod.
 pub(crate) fn workflow_of(pod: &DynamicObject) -> Option<&OwnerReference> {
     let row = &rows::WORKFLOW;
     let mut owners = pod.owner_references().iter();

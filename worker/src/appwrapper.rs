@@ -240,7 +240,6 @@ impl Wrappers {
     }
 }
 
-/// How the pods are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sureness {
     /// From the watch, which may be behind.

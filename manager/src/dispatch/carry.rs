@@ -33,7 +33,6 @@ pub(super) struct Carrier<'a> {
 
 /// Whether an object can be brought.
 enum Source {
-    /// Its content.
     Content(Value),
     /// Why it cannot.
     Not(&'static str),
@@ -222,10 +221,8 @@ fn change(need: &Need, present: &DynamicObject, content: &Value, copy: &Workload
     Some(patch)
 }
 
-/// The answer to a read.
 enum Answer<T> {
     Known(Option<T>),
-    /// It may not be read.
     Forbidden,
 }
 

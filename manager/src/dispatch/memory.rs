@@ -175,7 +175,6 @@ impl Memory {
         going.get(key).is_some_and(|uids| uids.contains(uid))
     }
 
-    /// The failures of a Workload.
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
         let all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)

@@ -21,6 +21,7 @@ use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate, There};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods, Unmatched};
+use roadstead_jobs::labels::controller;
 use roadstead_kinds::{Ability, Idle};
 
 use super::fence::fence;
@@ -51,12 +52,10 @@ pub(super) struct Scene {
     policy: Policy,
     /// The kind and the objects of the local job, to create its copies from.
     pub(super) local_job: Option<(&'static dyn JobKind, CachedJob)>,
-    /// The key of the job.
     pub(super) job_key: Option<JobKey>,
 }
 
 impl Scene {
-    /// The decision.
     pub(super) fn plan(&self, local: Local, now: Timestamp) -> Plan {
         let observed = Observed {
             workload: &self.workload,
@@ -92,7 +91,6 @@ impl Scene {
         self.epoch
     }
 
-    /// The policy for a lost worker.
     pub(super) const fn lost(&self) -> LostPolicy {
         self.policy.lost
     }
@@ -350,12 +348,9 @@ fn owner(
             value: value.to_owned(),
         };
     }
-    let owners = stored.map(ApiWorkload::owner_references).unwrap_or_default();
-    match owners
-        .iter()
-        .find(|o| o.controller == Some(true))
-        .or_else(|| owners.first())
-    {
+    let owner =
+        stored.and_then(|stored| controller(&stored.metadata).or_else(|| stored.owner_references().first()));
+    match owner {
         // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
         Some(owner) if is_known(group_of(&owner.api_version), &owner.kind) => Owner::Managed,
         Some(owner) => Owner::NoAdapter {

@@ -414,7 +414,6 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Creates the copies that are missing.
     async fn create_copies(
         &self,
         jobs: &KindCache,

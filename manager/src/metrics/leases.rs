@@ -22,7 +22,6 @@ const HELP: &str = "Time since this manager last renewed its lease on a worker; 
 /// The age of each lease, by worker.
 pub(super) type Ages = Box<dyn Fn() -> Vec<(ClusterName, Duration)> + Send + Sync>;
 
-/// The collector of the ages.
 pub(super) struct LeaseAges(pub(super) Metrics);
 
 impl fmt::Debug for LeaseAges {

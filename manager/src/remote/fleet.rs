@@ -41,11 +41,8 @@ pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Syn
 pub(crate) struct Fleet {
     /// Client of the manager cluster.
     pub(crate) client: Client,
-    /// The MultiKueueClusters of the manager.
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
-    /// Secrets of our namespace.
     pub(crate) secrets: Secrets,
-    /// Our namespace, where the Secrets are.
     pub(crate) namespace: String,
     /// Where connected clusters are found.
     pub(crate) registry: Arc<Registry>,
@@ -57,7 +54,6 @@ pub(crate) struct Fleet {
     pub(crate) ours: String,
     /// What is accepted in a kubeconfig.
     pub(crate) rules: Rules,
-    /// Our leases.
     pub(crate) lessor: Arc<Lessor>,
     /// How a worker's client is made.
     pub(crate) dial: Dial,
@@ -69,13 +65,10 @@ pub(crate) struct Fleet {
     pub(crate) is_free: Ask,
     /// Locked while the cluster of a name is decided.
     pub(crate) naming: tokio::sync::Mutex<()>,
-    /// The metrics.
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
     pub(crate) told: Arc<Told>,
-    /// The time.
     pub(crate) clock: Clock,
-    /// The planted bug.
     #[cfg(feature = "bugbank")]
     pub(crate) policy: roadstead_core::dispatch::Policy,
 }

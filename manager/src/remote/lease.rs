@@ -50,13 +50,9 @@ const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps the leases of one manager.
 pub(crate) struct Lessor {
-    /// Our origin.
     pub(crate) origin: Arc<str>,
-    /// Namespace of the leases on the workers.
     pub(crate) namespace: String,
-    /// Their terms.
     pub(crate) terms: Terms,
-    /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The monotonic clock that counts.
     pub(crate) uptime: Uptime,
@@ -69,7 +65,6 @@ pub(crate) struct Lessor {
 /// How one renewal ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// It is stored.
     Kept,
     /// It is unknown whether it is stored.
     Unclear(String),

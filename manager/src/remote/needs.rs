@@ -65,7 +65,6 @@ pub(crate) async fn lacking(
     join_all(asking).await.into_iter().flatten().collect()
 }
 
-/// The objects of a kind in this namespace.
 pub(crate) fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
     let [group, version, kind, plural] = thing.api();
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);

@@ -20,7 +20,6 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The cluster of this name.
     pub(crate) fn get(&self, name: &ClusterName) -> Option<Arc<Remote>> {
         self.by_name.get(name).map(|entry| entry.value().clone())
     }

@@ -57,7 +57,6 @@ impl Told {
         }
     }
 
-    /// It is connected.
     pub(super) fn connected(&self, cluster: &str) {
         let failed_attempts = self.0.ends(&(cluster.into(), CONNECTING)).unwrap_or_default();
         tracing::info!(cluster, failed_attempts, "connected");

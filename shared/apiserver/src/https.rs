@@ -28,7 +28,6 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const IDLE_MAX: usize = 8;
 /// Webhook servers to which connections are kept; when there are more, all connections are dropped.
 const TARGETS_MAX: usize = 64;
-/// The port of HTTPS.
 const PORT: u16 = 443;
 
 /// Calls webhooks over HTTPS. Clones share their routes and connections.

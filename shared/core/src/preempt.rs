@@ -97,7 +97,6 @@ pub(crate) struct Search<'a> {
     pub(crate) rules: &'a Rules,
     /// The policy of the preemptor's queue.
     pub(crate) policy: PreemptionPolicy,
-    /// UID of the preemptor.
     pub(crate) uid: &'a Uid,
     /// Node of the preemptor's queue.
     pub(crate) node: NodeId,
@@ -219,7 +218,6 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The candidates of a queue, if it has any.
     fn of(holders: &'a Holders, queue: NodeId, test: Test<'a>) -> Option<Peekable<Self>> {
         let line = holders.of(queue);
         let mut choice = Self { line, test }.peekable();

@@ -27,7 +27,6 @@ const BURST: u32 = 100;
 /// How long to wait for a ration.
 const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
-/// All proposals, by Workload.
 #[derive(Debug, Default)]
 pub(crate) struct Proposals(Mutex<Book>);
 
@@ -193,7 +192,6 @@ impl Proposals {
         released
     }
 
-    /// When the next one is to be released.
     pub(crate) fn next_release(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.lock().line.front().map(|(due, _)| *due)?;
         // Why not at once: one that is due already waits for its ration.

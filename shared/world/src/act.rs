@@ -234,7 +234,6 @@ async fn give(client: &Client, cluster: &mut Cluster, answer: Answer) -> Outcome
 enum Problem {
     /// The object does not exist.
     Gone,
-    /// The server refused it.
     Refused,
     /// The outcome is unknown: the connection broke, the server failed, or the write timed out.
     Unclear,

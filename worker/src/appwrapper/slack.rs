@@ -171,7 +171,6 @@ impl Slack {
     }
 }
 
-/// The quotas of the first flavor of the first group.
 fn first(groups: &[ResourceGroup]) -> impl Iterator<Item = &roadstead_api::kueue::v1beta2::ResourceQuota> {
     let flavor = groups.first().and_then(|group| group.flavors.first());
     flavor.into_iter().flat_map(|flavor| &flavor.resources)

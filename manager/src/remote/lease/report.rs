@@ -19,7 +19,6 @@ use super::super::Remote;
 use super::super::told::{REMEDY, Told};
 use super::Lessor;
 
-/// The condition.
 const KIND: &str = "WorkerFence";
 /// The name of this write in the memory of reported failures.
 const WRITING: &str = "writing condition WorkerFence";

@@ -39,7 +39,6 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether there are any.
     pub(crate) fn exist(&self) -> bool {
         !self.kinds.is_empty()
     }

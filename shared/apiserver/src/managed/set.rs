@@ -58,7 +58,6 @@ impl Set {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
-    /// All fields of a value.
     pub(crate) fn of(value: &Value, node: &Node) -> Self {
         let mut set = Self::default();
         set.add_value(value, node);
@@ -257,7 +256,6 @@ impl Set {
         }
     }
 
-    /// The set below a step.
     pub(crate) fn child(&self, step: &str) -> Option<&Self> {
         self.children.get(step)
     }

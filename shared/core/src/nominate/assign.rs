@@ -119,7 +119,6 @@ struct Wanted<'a> {
 
 /// The result of the search in one group.
 struct Choice {
-    /// Index of the flavor.
     flavor: Option<usize>,
     mode: Mode,
     level: u32,
@@ -511,7 +510,6 @@ impl<'a> Assigner<'a> {
         offer
     }
 
-    /// Whether preemption is considered for one flavor and resource at all.
     fn may_preempt_for(&self, pair: FlavorResource, value: Exact) -> bool {
         let node = self.head.node;
         let policy = self.head.queue.preemption;

@@ -17,7 +17,6 @@ use crate::queue::BorrowWithinCohort;
 enum Relation {
     /// It lies outside of a subtree in whose quota the request fits.
     Hierarchical,
-    /// Priority decides.
     Other,
     /// It is the preemptor's own queue.
     Own,

@@ -40,7 +40,6 @@ impl Custom {
             .collect()
     }
 
-    /// Whether any label is read from Workloads.
     pub(super) fn reads_workloads(&self) -> bool {
         self.0
             .iter()

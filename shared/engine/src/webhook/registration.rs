@@ -36,11 +36,8 @@ const TIMEOUT_SECS: i32 = 10;
 pub(super) enum Reach {
     /// Under this base URL.
     Url(String),
-    /// Through a Service.
     Service {
-        /// Its name.
         name: String,
-        /// Its namespace.
         namespace: String,
     },
 }
@@ -73,7 +70,6 @@ impl Reach {
 /// Which jobs are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queues {
-    /// Those that name a queue.
     Named,
     /// All (`manageJobsWithoutQueueName`).
     Any,
@@ -268,7 +264,6 @@ struct Api {
     kind: &'static str,
     plural: &'static str,
     review: Review,
-    /// The operations that are mutated.
     operations: &'static [&'static str],
 }
 

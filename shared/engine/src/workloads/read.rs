@@ -60,7 +60,6 @@ impl Facts {
         self.pods_end_by
     }
 
-    /// The policy of the process.
     pub(super) const fn policy(&self) -> &Policy {
         &self.policy
     }

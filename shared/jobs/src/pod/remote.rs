@@ -91,11 +91,7 @@ pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> 
     let write = |pod: &Member<'_>| {
         let before = status(*pod);
         let patch = json::difference(&before, &after(*pod)?)?;
-        Some(Write::Patch {
-            of: pod.id(),
-            target: Target::Status,
-            patch: json!({ "status": patch }),
-        })
+        Some(pod.patched(Target::Status, json!({ "status": patch })))
     };
     let all = local.all().iter();
     Mirror {

@@ -35,11 +35,9 @@ pub(super) struct Lost {
 pub(super) enum Standing {
     /// It ended, and all objects of it agree.
     Ended,
-    /// It runs.
     Runs,
     /// It waits, and says why.
     Waits(String),
-    /// None of these.
     Stuck(String),
 }
 

@@ -108,7 +108,6 @@ impl JobKind {
         format!("{plural}.{group}")
     }
 
-    /// The path of its objects in a namespace.
     pub(super) fn path(self, namespace: &str) -> String {
         let (group, version, plural) = self.names();
         let root = if group.is_empty() {

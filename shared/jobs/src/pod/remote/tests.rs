@@ -8,7 +8,6 @@ const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
 };
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A pod that is held here.
 fn held(name: &str) -> Value {
     let condition = json!({"type": SCHEDULED, "status": "False", "reason": "SchedulingGated"});
     json!({
