@@ -113,7 +113,6 @@ impl Journal {
         }
     }
 
-    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }

@@ -292,7 +292,6 @@ impl Metrics {
         }
     }
 
-    /// Records whether a worker is connected.
     pub(crate) fn connected(&self, cluster: &ClusterName, is_connected: bool) {
         let labels = self.of(cluster);
         self.0

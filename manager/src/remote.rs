@@ -82,7 +82,6 @@ pub(crate) struct Remote {
     pub(crate) jobs: Vec<KindCache>,
     /// The results of steps of Argo Workflows there; `None` where pods are not sent there.
     pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
-    /// The objects of each Workload there.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
     pub(crate) queues: Queues,
@@ -223,7 +222,6 @@ impl Remote {
         (Late(self), effect)
     }
 
-    /// The client, while it is connected.
     pub(crate) fn client(&self) -> Option<Client> {
         self.with(|reach| {
             let (client, _) = reach.client.as_ref()?;

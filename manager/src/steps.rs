@@ -49,7 +49,6 @@ impl Steps {
         }
     }
 
-    /// The pod whose result has this name.
     pub(crate) fn pod_of(&self, result: &Key) -> Option<Key> {
         let by_result = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         by_result.get(result).cloned()

@@ -107,7 +107,6 @@ impl Wrappers {
         }
     }
 
-    /// Adds its metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.phases.register(registry);
         self.slack.withdrawn.register(registry);

@@ -24,7 +24,6 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
 
-/// What is remembered of all Workloads.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
@@ -186,7 +185,6 @@ impl Memory {
             .unwrap_or_default()
     }
 
-    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(key);

@@ -39,14 +39,12 @@ pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Syn
 
 /// What the supervisors share.
 pub(crate) struct Fleet {
-    /// Client of the manager cluster.
     pub(crate) client: Client,
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
     pub(crate) secrets: Secrets,
     pub(crate) namespace: String,
     /// Where connected clusters are found.
     pub(crate) registry: Arc<Registry>,
-    /// Kinds to watch on workers.
     pub(crate) kinds: Vec<&'static dyn JobKind>,
     /// The pod templates, shared between all clusters.
     pub(crate) templates: Arc<Templates>,

@@ -48,7 +48,6 @@ const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
 /// How often the own cluster's identity is read at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Keeps the leases of one manager.
 pub(crate) struct Lessor {
     pub(crate) origin: Arc<str>,
     pub(crate) namespace: String,

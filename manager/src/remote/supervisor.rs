@@ -442,7 +442,6 @@ impl Fleet {
         tokio::join!(tell, self.keep_holding(remote.name.as_str()));
     }
 
-    /// An attempt to connect has failed.
     async fn fails(&self, remote: &Remote, why: String) {
         let now = (self.clock)();
         remote.step(Event::NotConnected { why: &why, now });

@@ -82,7 +82,6 @@ impl Older {
         self.add(parent, to, schema);
     }
 
-    /// Lists the required fields.
     pub(crate) fn require(&mut self, path: &str, names: &[&str]) {
         self.set(path, "required", names);
     }

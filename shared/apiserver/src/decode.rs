@@ -16,7 +16,6 @@ pub(crate) struct Findings {
     pub(crate) wrong: Option<String>,
 }
 
-/// Decodes a built-in object.
 pub(crate) fn builtin(mut value: Value, node: &Node, kind: &str) -> (Value, Findings) {
     let mut walk = Walk {
         findings: Findings::default(),

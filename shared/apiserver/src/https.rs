@@ -129,7 +129,6 @@ impl Inner {
         self.exchange(&target, open, request).await?
     }
 
-    /// The server that a URL names.
     async fn target(&self, url: &Url, ca_bundle: Vec<u8>) -> Result<Target, String> {
         let port = url.port().unwrap_or(PORT);
         let name = match url.host() {

@@ -76,7 +76,6 @@ pub(crate) fn no_label(name: &str) -> Vec<String> {
     why
 }
 
-/// Complains about a name.
 pub(crate) fn check_name(field: &str, name: &str, rule: Rule) -> Vec<Cause> {
     let (right, says, max) = match rule {
         Rule::Subdomain => (SUBDOMAIN.is_match(name), SUBDOMAIN_SAYS, SUBDOMAIN_MAX),

@@ -191,7 +191,6 @@ impl Call {
             .unwrap_or_default()
     }
 
-    /// The media type of the body.
     pub(crate) fn content_type(&self) -> &str {
         self.header("content-type")
             .split(';')

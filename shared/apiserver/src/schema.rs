@@ -178,7 +178,6 @@ impl Node {
         }
     }
 
-    /// A reference to a built-in definition.
     pub(crate) fn reference(name: &str) -> Self {
         Self {
             reference: Some(Reference::new(name)),

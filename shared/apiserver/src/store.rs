@@ -165,7 +165,6 @@ impl Store {
         self.bonds
     }
 
-    /// The version of the last change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

@@ -590,7 +590,6 @@ enum Way {
     Apply,
 }
 
-/// The patched object, not yet checked.
 fn patched(call: &Call, old: &Value, how: patch::Kind, body: &Value) -> Result<Value, Failure> {
     let mut base = old.clone();
     if call.kind.group == "events.k8s.io" {

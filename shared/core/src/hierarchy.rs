@@ -109,12 +109,10 @@ impl Cell {
             .map_or(0, |limit| (self.subtree() - limit).max(0))
     }
 
-    /// The quota that the parent sees.
     fn shown_quota(&self) -> Exact {
         self.subtree() - self.local()
     }
 
-    /// The usage that the parent sees.
     fn shown_usage(&self) -> Exact {
         (self.usage - self.local()).max(0)
     }

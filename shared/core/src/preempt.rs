@@ -95,10 +95,8 @@ pub(crate) struct Search<'a> {
     pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) rules: &'a Rules,
-    /// The policy of the preemptor's queue.
     pub(crate) policy: PreemptionPolicy,
     pub(crate) uid: &'a Uid,
-    /// Node of the preemptor's queue.
     pub(crate) node: NodeId,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
@@ -106,7 +104,6 @@ pub(crate) struct Search<'a> {
     pub(crate) gone: &'a BTreeSet<Uid>,
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Empty when the preemptor cannot be made to fit.
@@ -114,7 +111,6 @@ pub(crate) struct Found {
     pub(crate) candidates: Candidates,
 }
 
-/// Whether the search found any candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Candidates {
     #[default]

@@ -300,7 +300,6 @@ pub(crate) enum Place {
     Holding(Box<Holding>),
 }
 
-/// The quota that a Workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holding {
     /// The queue whose quota is held.
@@ -308,7 +307,6 @@ pub(crate) struct Holding {
     /// The LocalQueue through which it came.
     pub(crate) local: LocalId,
     pub(crate) amounts: Amounts,
-    /// Whether it is reserved or admitted.
     pub(crate) stage: Stage,
     pub(crate) readiness: Readiness,
     pub(crate) evicted: bool,

@@ -127,7 +127,6 @@ impl Proposals {
         }
     }
 
-    /// The Workload is gone.
     pub(crate) fn forget(&self, key: &Key) {
         let mut book = self.lock();
         book.all.remove(key);

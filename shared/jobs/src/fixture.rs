@@ -159,7 +159,6 @@ impl Tested {
         one(job, |job| said(&self.0.own_problems(job.first())))
     }
 
-    /// The problems of a change, as text.
     pub(crate) fn update_problems(self, old: &Value, new: &Value) -> Vec<String> {
         both(old, new, |old, new| {
             said(&self.0.own_update_problems(old.first(), new.first()))

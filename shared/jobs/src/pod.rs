@@ -224,7 +224,6 @@ fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
         .collect()
 }
 
-/// Whether the pod has succeeded or failed.
 fn is_over(pod: Member<'_>) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }

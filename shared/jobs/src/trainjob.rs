@@ -289,7 +289,6 @@ fn difference(before: &Value, after: &Value) -> Value {
     added
 }
 
-/// Removes additions from a template.
 fn take_out(template: &mut Value, added: &Value) {
     for path in MAPS {
         for (key, value) in json::at(added, &path)

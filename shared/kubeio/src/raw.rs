@@ -161,12 +161,9 @@ fn page<T>(
     Ok((items.collect::<Result<_, _>>()?, page.metadata))
 }
 
-/// One event of a watch.
 #[derive(Debug)]
 pub(crate) enum Told<'a> {
-    /// An object was added or changed.
     Changed(Raw<'a>),
-    /// An object is gone.
     Deleted(Raw<'a>),
     /// Nothing happened up to this version.
     Bookmark(Raw<'a>),

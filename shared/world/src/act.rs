@@ -232,7 +232,6 @@ async fn give(client: &Client, cluster: &mut Cluster, answer: Answer) -> Outcome
 /// Why a write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Problem {
-    /// The object does not exist.
     Gone,
     Refused,
     /// The outcome is unknown: the connection broke, the server failed, or the write timed out.

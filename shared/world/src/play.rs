@@ -33,7 +33,6 @@ pub(crate) struct Rules<'a> {
     pub(crate) started: &'a BTreeMap<String, Timestamp>,
 }
 
-/// Whether a pod has succeeded or failed.
 pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }

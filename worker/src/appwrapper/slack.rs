@@ -34,7 +34,6 @@ type Amounts = BTreeMap<ResourceName, Amount>;
 pub(super) struct Slack {
     pub(super) client: Client,
     pub(super) autopilot: Autopilot,
-    /// Names of the queues.
     pub(super) names: Vec<String>,
     pub(super) nodes: Arc<Cache<Node>>,
     pub(super) queues: Arc<Cache<ClusterQueue>>,

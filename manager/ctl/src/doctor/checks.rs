@@ -26,7 +26,6 @@ pub(super) enum Level {
     Ok,
     /// It works, but an administrator should look.
     Warning,
-    /// The check found a fault.
     Failed,
     Unknown,
 }

@@ -17,12 +17,9 @@ pub(super) struct Manager {
     pub(super) configs: Vec<MultiKueueConfig>,
 }
 
-/// The objects of the worker cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worker {
-    /// Names of the namespaces.
     pub(super) namespaces: BTreeSet<String>,
-    /// Names of the ClusterQueues.
     pub(super) cluster_queues: BTreeSet<String>,
     /// LocalQueues, by namespace and name.
     pub(super) local_queues: BTreeSet<(String, String)>,

@@ -10,7 +10,6 @@ use crate::schema::{ListKind, Node, Type};
 /// One step of a path. Its text is that of `fieldsV1`: `f:name`, `k:{...}`, `v:...`.
 pub(crate) type Step = String;
 
-/// A set of fields of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) members: BTreeSet<Step>,

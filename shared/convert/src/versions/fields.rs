@@ -20,7 +20,6 @@ impl Wrong {
     }
 }
 
-/// The last name of a path.
 fn leaf(path: &'static str) -> &'static str {
     path.rsplit('.').next().unwrap_or(path)
 }

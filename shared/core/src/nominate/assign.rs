@@ -44,7 +44,6 @@ pub(crate) struct Oracle {
     pub(crate) found: Found,
 }
 
-/// The assignment of all pod sets.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     pub(crate) pod_sets: Vec<Assignment>,

@@ -18,11 +18,9 @@ enum Relation {
     /// It lies outside of a subtree in whose quota the request fits.
     Hierarchical,
     Other,
-    /// It is the preemptor's own queue.
     Own,
 }
 
-/// A queue with candidates.
 #[derive(Clone, Debug)]
 struct Source<'a> {
     node: NodeId,

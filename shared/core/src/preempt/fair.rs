@@ -145,7 +145,6 @@ struct Branch<'a> {
     closed: bool,
 }
 
-/// Candidates of a queue.
 struct Supply<'a> {
     fresh: Option<Peekable<Choice<'a>>>,
     /// In the second round: candidates that failed the first.

@@ -185,7 +185,6 @@ fn group(workload: &Workload) -> Option<Group> {
     })
 }
 
-/// Whether the Workload waits for quota.
 fn is_pending(workload: &Workload) -> bool {
     let reserved = workload.status.as_ref().is_some_and(|s| s.admission.is_some());
     !reserved && workload.is_active() && !transitions::is_finished(workload)

@@ -57,7 +57,6 @@ pub(super) fn unless(request: &Request, problems: &[Problem]) -> AdmissionRespon
     invalid(request, &causes)
 }
 
-/// An object of the request as JSON.
 pub(super) fn value(object: Option<&DynamicObject>) -> Option<Value> {
     object.and_then(|object| serde_json::to_value(object).ok())
 }

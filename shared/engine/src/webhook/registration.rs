@@ -34,12 +34,8 @@ const TIMEOUT_SECS: i32 = 10;
 /// Where the API server reaches our webhooks.
 #[derive(Clone, Debug)]
 pub(super) enum Reach {
-    /// Under this base URL.
     Url(String),
-    Service {
-        name: String,
-        namespace: String,
-    },
+    Service { name: String, namespace: String },
 }
 
 impl Reach {
@@ -81,7 +77,6 @@ pub(super) struct Registration<'a> {
     pub(super) kinds: &'a [&'static dyn JobKind],
     /// The address of our webhooks.
     pub(super) reach: &'a Reach,
-    /// Which jobs are held.
     pub(super) queues: Queues,
     /// The authorities to trust, PEM; `None` when another tool injects them.
     pub(super) ca_bundle: Option<&'a str>,

@@ -50,7 +50,6 @@ impl Facts {
 }
 
 impl Facts {
-    /// The facts about the owning job.
     pub(super) const fn job(&self) -> &JobFacts {
         &self.job
     }

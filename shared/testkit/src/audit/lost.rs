@@ -30,7 +30,6 @@ pub(super) struct Lost {
     writes: VecDeque<(Timestamp, String)>,
 }
 
-/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It ended, and all objects of it agree.

@@ -45,7 +45,6 @@ pub(super) fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// Whether its deletion was requested.
 pub(super) fn is_deleting(object: &Value) -> bool {
     !at(object, &["metadata", "deletionTimestamp"]).is_null()
 }
@@ -65,7 +64,6 @@ pub(super) fn group(pod: &Value) -> &str {
     text(pod, &["metadata", "labels", GROUP])
 }
 
-/// Whether a pod is held back.
 pub(super) fn is_gated(pod: &Value) -> bool {
     !list(pod, &["spec", "schedulingGates"]).is_empty()
 }

@@ -464,7 +464,6 @@ impl Stage {
         }
     }
 
-    /// Adds to the trace.
     pub(super) fn note(&self, what: std::fmt::Arguments<'_>) {
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
         trace.add(self.time.elapsed(), what);

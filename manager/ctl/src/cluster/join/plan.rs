@@ -50,7 +50,6 @@ pub(super) struct Plan {
     pub(super) credential: CredentialStep,
     /// Whether the `MultiKueueCluster` has to be created.
     pub(super) cluster: bool,
-    /// The `MultiKueueConfig`.
     pub(super) config: ConfigStep,
 }
 

@@ -192,7 +192,6 @@ impl Scene {
         );
     }
 
-    /// Merges into the status of a Workload.
     pub(super) fn status(&mut self, cluster: &str, user: &str, name: &str, status: Value) {
         self.edit(cluster, user, WORKLOADS, &wl(name), json!({"status": status}));
     }
@@ -311,7 +310,6 @@ fn resource_has_namespace(resource: &str) -> bool {
     ![CLUSTERS, CHECKS, CONFIGS, QUEUES, COHORTS].contains(&resource)
 }
 
-/// The name of a job's Workload.
 pub(super) fn wl(job: &str) -> String {
     format!("wl-{job}")
 }
