@@ -18,7 +18,6 @@ use crate::kind::{
     Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
     Write,
 };
-use crate::labels::annotation;
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
 use crate::remote::skeleton;

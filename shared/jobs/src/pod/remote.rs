@@ -16,7 +16,7 @@ use super::{
     PlainPod, SCHEDULED, TERMINATION_TARGET, by_name, condition, has_gate, is_over, is_true, later, phase,
 };
 use crate::json;
-use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched};
 use crate::labels::annotation;
 use crate::remote::skeleton;
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::JobKind as _;
 use crate::fixture::{apply, changed, many, one};
+use crate::kind::Write;
 
 const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
     origin: "hub",
