@@ -205,6 +205,10 @@ fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -
     }
 }
 
+fn show_lease_ages(counts: &FederationMetrics, workers: Arc<Registry>, uptime: Uptime) {
+    counts.show_lease_ages(Box::new(move || workers.lease_ages(uptime.now())));
+}
+
 /// Starts all parts that work with worker clusters.
 fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationToken) -> Dispatch {
     let Site {
@@ -224,8 +228,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
-    let workers = registry.clone();
-    counts.show_lease_ages(Box::new(move || workers.lease_ages(uptime.now())));
+    show_lease_ages(&counts, registry.clone(), uptime);
     let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),

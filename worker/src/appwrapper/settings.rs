@@ -8,6 +8,7 @@ use roadstead_core::appwrapper::autopilot::{Autopilot, Mark};
 use roadstead_core::appwrapper::settings::Settings as Patience;
 use roadstead_core::appwrapper::status::Identity;
 use roadstead_core::name::ResourceName;
+use roadstead_core::taint::Effect;
 use roadstead_kubeio::failure::Failure;
 
 #[derive(Clone, Debug)]
