@@ -189,7 +189,8 @@ pub(super) fn scene(
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let kind = job_ref.as_ref().map(|owner| owner.jobs.kind.kind());
+    let job_kind = job_ref.as_ref().map(|owner| owner.jobs.kind);
+    let kind = job_kind.map(JobKind::kind);
     let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
@@ -201,7 +202,7 @@ pub(super) fn scene(
     };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
-        lost: lost_policy(d, &workload, stored),
+        lost: fitting(lost_policy(d, &workload, stored), job_kind),
         ..d.policy
     };
     let all = d.registry.all();
@@ -313,6 +314,16 @@ fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) 
     said.unwrap_or(d.policy.lost)
 }
 
+/// The policy for a job of this kind.
+///
+/// Invariant: nothing runs elsewhere beside pods that a stop leaves, and the fence of a worker is a stop.
+fn fitting(policy: LostPolicy, kind: Option<&dyn JobKind>) -> LostPolicy {
+    match policy {
+        LostPolicy::Fence if kind.is_some_and(JobKind::stop_leaves_pods) => LostPolicy::Wait,
+        LostPolicy::Fence | LostPolicy::Wait | LostPolicy::RetryAnyway => policy,
+    }
+}
+
 /// A Workload as it is stored, or an empty one when it is gone, and its status.
 pub(super) fn as_stored(key: &Key, stored: Option<&ApiWorkload>) -> (Workload, Status) {
     let workload = stored.map_or_else(
@@ -394,7 +405,7 @@ fn copies(
         RemoteJob {
             origin,
             life: life(job.objects().all(is_going)),
-            pods: pods_there(&look),
+            pods: pods_there(jobs.kind, &look),
             finished: look.ended.is_some() && !look.killed,
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
@@ -415,10 +426,12 @@ fn twins(d: &Dispatch, owner: &Owning<'_>, stored: &ApiWorkload, copies: &Cached
 }
 
 /// Why its status too: a job that is held may still have some.
-fn pods_there(look: &Look) -> PodsThere {
+fn pods_there(kind: &dyn JobKind, look: &Look) -> PodsThere {
     match look.pods {
         Pods::None if look.suspended => PodsThere::None,
         Pods::Untold if look.suspended => PodsThere::Untold,
+        // Why not waited for: they may run for days, and the next run begins anew whatever they do.
+        Pods::Alive if look.suspended && kind.stop_leaves_pods() => PodsThere::Untold,
         Pods::None | Pods::Untold | Pods::Ending | Pods::Alive | Pods::AliveUntil(_) => PodsThere::Some,
     }
 }
@@ -628,6 +641,32 @@ mod tests {
         assert_eq!(number(None, None), 1);
         assert_eq!(number(None, Some("7")), 0);
         assert_eq!(number(Some("1"), Some("18446744073709551615")), 0);
+    }
+
+    /// Spec: jobs 9.15; safety 1 I1
+    #[test]
+    fn a_workflow_does_not_begin_anew_beside_the_steps_that_a_stop_leaves() {
+        let kind = |framework: &str| roadstead_jobs::kind_named(framework).unwrap();
+        let there = |framework: &str, suspended| {
+            let look = Look {
+                suspended,
+                pods: Pods::Alive,
+                ..Look::default()
+            };
+            pods_there(kind(framework), &look)
+        };
+        assert_eq!(there("argoproj.io/workflow", true), PodsThere::Untold);
+        assert_eq!(there("argoproj.io/workflow", false), PodsThere::Some);
+        assert_eq!(
+            there("batch/job", true),
+            PodsThere::Some,
+            "its controller ends them"
+        );
+        let lost = |policy, framework: &str| fitting(policy, Some(kind(framework)));
+        assert_eq!(lost(LostPolicy::Fence, "argoproj.io/workflow"), LostPolicy::Wait);
+        assert_eq!(lost(LostPolicy::Fence, "batch/job"), LostPolicy::Fence);
+        let asked = LostPolicy::RetryAnyway;
+        assert_eq!(lost(asked, "argoproj.io/workflow"), asked, "the administrator accepts it");
     }
 
     /// Spec: multikueue 11.44, 11.45
