@@ -666,7 +666,11 @@ mod tests {
         assert_eq!(lost(LostPolicy::Fence, "argoproj.io/workflow"), LostPolicy::Wait);
         assert_eq!(lost(LostPolicy::Fence, "batch/job"), LostPolicy::Fence);
         let asked = LostPolicy::RetryAnyway;
-        assert_eq!(lost(asked, "argoproj.io/workflow"), asked, "the administrator accepts it");
+        assert_eq!(
+            lost(asked, "argoproj.io/workflow"),
+            asked,
+            "the administrator accepts it"
+        );
     }
 
     /// Spec: multikueue 11.44, 11.45

@@ -42,19 +42,24 @@ fn is_known(need: &Need) -> bool {
 fn pods(workflow: &Value) -> Vec<Value> {
     let none = json!({});
     let spec = json::at(workflow, &["spec"]).unwrap_or(&none);
-    let executor = |holder: &Value| json::text(holder, &["executor", "serviceAccountName"]).map(str::to_owned);
+    let executor =
+        |holder: &Value| json::text(holder, &["executor", "serviceAccountName"]).map(str::to_owned);
     let pod = |template: &Value| {
-        let either = |own: &str, common: &str| json::at(template, &[own]).or_else(|| json::at(spec, &[common]));
+        let either =
+            |own: &str, common: &str| json::at(template, &[own]).or_else(|| json::at(spec, &[common]));
         let listed = |holder: &Value, field: &str| json::list(holder, &[field]).to_vec();
         let main = ["container", "script"].iter();
-        let main: Vec<Value> = main.filter_map(|field| json::at(template, &[field]).cloned()).collect();
+        let main: Vec<Value> = main
+            .filter_map(|field| json::at(template, &[field]).cloned())
+            .collect();
         let set = json::list(template, &["containerSet", "containers"]).to_vec();
+        let containers = [main, set, listed(template, "sidecars")].concat();
+        let volumes = [listed(spec, "volumes"), listed(template, "volumes")].concat();
         json!({"spec": {
             "serviceAccountName": either("serviceAccountName", "serviceAccountName"),
             "priorityClassName": either("priorityClassName", "podPriorityClassName"),
             "initContainers": listed(template, "initContainers"),
-            "containers": [main, set, listed(template, "sidecars")].concat(),
-            "volumes": [listed(spec, "volumes"), listed(template, "volumes")].concat(),
+            "containers": containers, "volumes": volumes,
             "imagePullSecrets": listed(spec, "imagePullSecrets"),
         }})
     };
@@ -62,7 +67,12 @@ fn pods(workflow: &Value) -> Vec<Value> {
     let executors = templates.iter().chain([spec]).filter_map(executor);
     let executors = executors.map(|name| json!({"spec": {"serviceAccountName": name}}));
     // Why one of no template: all templates may be in another object.
-    templates.iter().chain([&none]).map(pod).chain(executors).collect()
+    templates
+        .iter()
+        .chain([&none])
+        .map(pod)
+        .chain(executors)
+        .collect()
 }
 
 /// Adds the objects that are named anywhere in it: templates, keys of `ConfigMaps` and Secrets.
@@ -96,6 +106,9 @@ fn thing_of(field: &str, value: &Value) -> Option<Thing> {
     }
     // Credentials of artifacts: `accessKeySecret` and others.
     let is_credential = field.ends_with("Secret") && json::at(value, &["key"]).is_some();
-    let of_key = KEYS.iter().find(|(name, _)| *name == field).map(|(_, thing)| *thing);
+    let of_key = KEYS
+        .iter()
+        .find(|(name, _)| *name == field)
+        .map(|(_, thing)| *thing);
     of_key.or_else(|| is_credential.then_some(Thing::Secret))
 }

@@ -115,7 +115,12 @@ fn ended_as(local: &Value, copy: &Value) -> Value {
         Some(artifacts) => {
             json::set(&mut after, &ARTIFACTS, artifacts.clone());
             if !json::is_true(artifacts, &["notSpecified"]) {
-                let processed = ["status", "artifactGCStatus", "strategiesProcessed", "OnWorkflowCompletion"];
+                let processed = [
+                    "status",
+                    "artifactGCStatus",
+                    "strategiesProcessed",
+                    "OnWorkflowCompletion",
+                ];
                 json::set(&mut after, &processed, json!(true));
             }
         }

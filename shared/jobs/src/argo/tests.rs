@@ -380,15 +380,27 @@ fn a_copy_waits_under_its_prebuilt_workload_and_outlives_its_end_with_its_artifa
         copy["metadata"]["annotations"],
         json!({"kueue.x-k8s.io/prebuilt-workload-name": "workflow-etl-1"})
     );
-    assert_eq!((&copy["spec"]["suspend"], copy.get("status")), (&json!(true), None));
+    assert_eq!(
+        (&copy["spec"]["suspend"], copy.get("status")),
+        (&json!(true), None)
+    );
     assert_eq!(copy["spec"].get("ttlStrategy"), None);
     assert_eq!(copy["spec"]["artifactGC"], gc("Never"));
     let artifacts = &copy["spec"]["templates"][1]["outputs"]["artifacts"];
     assert_eq!(artifacts[0]["artifactGC"], gc("Never"));
     assert_eq!(artifacts[1]["artifactGC"], gc("OnWorkflowCompletion"));
     assert_eq!(KIND.pod_sets(&copy).unwrap(), original);
-    let running = apply(&held, &KIND.start(&held, &[info("large", "gold"), info("small", "iron")]).unwrap());
-    assert_eq!(KIND.copy(&running, &IDENTITY, &original), copy, "without what a start adds");
+    let running = apply(
+        &held,
+        &KIND
+            .start(&held, &[info("large", "gold"), info("small", "iron")])
+            .unwrap(),
+    );
+    assert_eq!(
+        KIND.copy(&running, &IDENTITY, &original),
+        copy,
+        "without what a start adds"
+    );
     let other = changed(&held, |workflow| Workflow.outlast_its_end(workflow));
     assert_eq!(other["spec"].get("ttlStrategy"), None);
     assert!(Workflow.stop_leaves_pods());
@@ -396,7 +408,10 @@ fn a_copy_waits_under_its_prebuilt_workload_and_outlives_its_end_with_its_artifa
 
 /// The patch that shows this of a Workflow of the manager.
 fn shown(local: &Value, remote: Remote<'_>) -> Option<Value> {
-    let writes = one(local, |local| Workflow.mirror(local, remote, Timestamp::UNIX_EPOCH)).writes;
+    let writes = one(local, |local| {
+        Workflow.mirror(local, remote, Timestamp::UNIX_EPOCH)
+    })
+    .writes;
     let [Write::Patch { target, patch, .. }] = writes.as_slice() else {
         assert!(writes.is_empty(), "{writes:?}");
         return None;
@@ -413,17 +428,26 @@ fn shown_of(local: &Value, copy: &Value) -> Option<Value> {
 #[test]
 fn the_end_of_a_copy_is_shown_once_and_in_a_form_that_the_controller_takes_for_over() {
     let with = |status: Value| apply(&chain(&json!({})), &json!({"status": status}));
-    let local = changed(&with(json!({"phase": "Running", "artifactGCStatus": {"strategiesProcessed": {}}})), |local| {
-        Workflow.suspend(local);
-    });
+    let local = changed(
+        &with(json!({"phase": "Running", "artifactGCStatus": {"strategiesProcessed": {}}})),
+        |local| {
+            Workflow.suspend(local);
+        },
+    );
     let nodes = json!({"a": {"type": "Pod", "phase": "Succeeded"}});
-    assert_eq!(shown_of(&local, &with(json!({"phase": "Running", "nodes": nodes}))), None);
+    assert_eq!(
+        shown_of(&local, &with(json!({"phase": "Running", "nodes": nodes}))),
+        None
+    );
     let ended = json!({
         "phase": "Failed", "message": "child failed", "nodes": nodes, "finishedAt": "2026-01-01T00:00:09Z",
         "offloadNodeStatusVersion": "fnv:1", "artifactGCStatus": {"notSpecified": true},
     });
     let patch = shown_of(&local, &with(ended.clone())).unwrap();
-    assert_eq!(patch["metadata"], json!({"labels": {PHASE: "Failed", COMPLETED: "true"}, "resourceVersion": "7"}));
+    assert_eq!(
+        patch["metadata"],
+        json!({"labels": {PHASE: "Failed", COMPLETED: "true"}, "resourceVersion": "7"})
+    );
     assert_eq!(patch.get("spec"), None);
     let after = apply(&local, &patch);
     let status = json!({
@@ -444,7 +468,10 @@ fn the_end_of_a_copy_is_shown_once_and_in_a_form_that_the_controller_takes_for_o
         let patch = shown(&local, Remote::Ended(&Outcome { success, message })).unwrap();
         let status = json!({"phase": phase, "message": "m", "finishedAt": "1970-01-01T00:00:00Z"});
         assert_eq!(patch["status"], status);
-        assert_eq!(patch["metadata"]["labels"], json!({PHASE: phase, COMPLETED: "true"}));
+        assert_eq!(
+            patch["metadata"]["labels"],
+            json!({PHASE: phase, COMPLETED: "true"})
+        );
     }
 }
 
@@ -525,7 +552,10 @@ fn what_its_steps_name_must_exist_where_it_runs() {
             "WorkflowTemplate \"shared\"",
         ]
     );
-    assert_eq!(named(one(&workflow, |workflow| Workflow.wants(workflow))), ["Secret \"pull\""]);
+    assert_eq!(
+        named(one(&workflow, |workflow| Workflow.wants(workflow))),
+        ["Secret \"pull\""]
+    );
     let mut whole = json!({"spec": {"workflowTemplateRef": {"name": "etl"}, "serviceAccountName": "runner"}});
     let names = named(one(&whole, |workflow| Workflow.needs(workflow)));
     assert_eq!(names, ["ServiceAccount \"runner\"", "WorkflowTemplate \"etl\""]);

@@ -65,8 +65,13 @@ fn a_workflow_of_the_manager_runs_on_a_worker_as_one_unit_and_shows_its_end() {
         nothing_is_left(room, WEST).await;
 
         // Why another one after a change: the controller handles the change before it. The other is the example.
-        room.merge(MANAGER, &workflows(), "etl", json!({"metadata": {"annotations": {"team": "a"}}}))
-            .await;
+        room.merge(
+            MANAGER,
+            &workflows(),
+            "etl",
+            json!({"metadata": {"annotations": {"team": "a"}}}),
+        )
+        .await;
         apply_example(room, WEST, "queue.yaml").await;
         apply_example(room, MANAGER, "manager.yaml").await;
         apply_example(room, MANAGER, "unit.yaml").await;
@@ -105,14 +110,23 @@ fn a_workflow_that_is_stopped_ended_or_deleted_on_the_manager_goes_with_its_step
         room.running(WEST, 1).await;
 
         // As `argo terminate` does.
-        room.merge(MANAGER, &workflows(), "long", json!({"spec": {"shutdown": "Terminate"}}))
-            .await;
+        room.merge(
+            MANAGER,
+            &workflows(),
+            "long",
+            json!({"spec": {"shutdown": "Terminate"}}),
+        )
+        .await;
         let ended = is_over(room, "long", "Failed").await;
         let why = ended["status"]["message"].as_str().unwrap().to_owned();
         assert!(why.contains("Terminate"), "{why}");
         let finished = room.workload(MANAGER, "long", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&finished, "Finished").unwrap(), "True Failed");
-        assert!(finished["status"].to_string().contains(&why), "{:#}", finished["status"]);
+        assert!(
+            finished["status"].to_string().contains(&why),
+            "{:#}",
+            finished["status"]
+        );
         nothing_is_left(room, WEST).await;
 
         submit_unit(room, "unwanted", steps(room, LONG_SECS)).await;
@@ -140,14 +154,23 @@ fn a_workflow_whose_template_its_worker_lacks_says_so_and_runs_when_it_is_there(
         let metadata = json!({
             "name": "etl", "labels": {QUEUE: room.name}, "annotations": {"roadstead.dev/pod-sets": declared},
         });
-        create(room, MANAGER, metadata, json!({"workflowTemplateRef": {"name": "shared"}})).await;
+        create(
+            room,
+            MANAGER,
+            metadata,
+            json!({"workflowTemplateRef": {"name": "shared"}}),
+        )
+        .await;
         let says = |w: &Value| {
             let record = w["metadata"]["annotations"][EXPLANATION].as_str();
             record.is_some_and(|record| record.contains("DependencyMissing"))
         };
         room.workload(MANAGER, "etl", says).await;
         let said = explained(room, "workflow/etl").await;
-        assert!(said.contains("WorkflowTemplate \"shared\"") && said.contains(WEST), "{said}");
+        assert!(
+            said.contains("WorkflowTemplate \"shared\"") && said.contains(WEST),
+            "{said}"
+        );
         room.apply(WEST, template).await;
         is_over(room, "etl", "Succeeded").await;
         let finished = room.workload(MANAGER, "etl", |w| is_true(w, "Finished")).await;
