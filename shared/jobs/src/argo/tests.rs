@@ -495,7 +495,7 @@ fn a_workflow_that_its_user_ends_is_ended_where_it_runs() {
     assert_eq!(later(&asked, &over), [json!(null); 0]);
 }
 
-fn named(needs: BTreeSet<Need>) -> Vec<String> {
+fn named(needs: &BTreeSet<Need>) -> Vec<String> {
     needs.iter().map(ToString::to_string).collect()
 }
 
@@ -535,7 +535,7 @@ fn what_its_steps_name_must_exist_where_it_runs() {
     ]});
     spec["synchronization"] = json!({"semaphores": [value("limits")]});
     assert_eq!(
-        named(one(&workflow, |workflow| Workflow.needs(workflow))),
+        named(&one(&workflow, |workflow| Workflow.needs(workflow))),
         [
             "ClusterWorkflowTemplate \"global\"",
             "ConfigMap \"inputs\"",
@@ -553,12 +553,12 @@ fn what_its_steps_name_must_exist_where_it_runs() {
         ]
     );
     assert_eq!(
-        named(one(&workflow, |workflow| Workflow.wants(workflow))),
+        named(&one(&workflow, |workflow| Workflow.wants(workflow))),
         ["Secret \"pull\""]
     );
     let mut whole = json!({"spec": {"workflowTemplateRef": {"name": "etl"}, "serviceAccountName": "runner"}});
-    let names = named(one(&whole, |workflow| Workflow.needs(workflow)));
+    let names = named(&one(&whole, |workflow| Workflow.needs(workflow)));
     assert_eq!(names, ["ServiceAccount \"runner\"", "WorkflowTemplate \"etl\""]);
     whole["spec"] = json!("x");
-    assert_eq!(named(one(&whole, |workflow| Workflow.needs(workflow))), [""; 0]);
+    assert_eq!(named(&one(&whole, |workflow| Workflow.needs(workflow))), [""; 0]);
 }
