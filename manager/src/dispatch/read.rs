@@ -24,7 +24,7 @@ use roadstead_jobs::kind::{Look, Pods, Unmatched};
 use roadstead_kinds::{Ability, Idle};
 
 use super::Dispatch;
-use super::fence::fence;
+use super::fence::{fence, lost_policy};
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
 use super::together;
@@ -202,7 +202,7 @@ pub(super) fn scene(
     };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
-        lost: fitting(lost_policy(d, &workload, stored), job_kind),
+        lost: lost_policy(d, &workload, stored, job_kind),
         ..d.policy
     };
     let all = d.registry.all();
@@ -295,32 +295,6 @@ fn shown(
             })
         }
         None => None,
-    }
-}
-
-/// The policy of the queue that holds the Workload's quota, else that of the configuration.
-fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) -> LostPolicy {
-    let admission = workload.status.admission.as_ref();
-    let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
-        let namespace = stored?.namespace()?;
-        let local = d
-            .caches
-            .local_queues
-            .get(&Key::new(namespace, workload.queue.as_str()))?;
-        Some(local.spec.cluster_queue.clone())
-    });
-    let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
-    let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
-    said.unwrap_or(d.policy.lost)
-}
-
-/// The policy for a job of this kind.
-///
-/// Invariant: nothing runs elsewhere beside pods that a stop leaves, and the fence of a worker is a stop.
-fn fitting(policy: LostPolicy, kind: Option<&dyn JobKind>) -> LostPolicy {
-    match policy {
-        LostPolicy::Fence if kind.is_some_and(JobKind::stop_leaves_pods) => LostPolicy::Wait,
-        LostPolicy::Fence | LostPolicy::Wait | LostPolicy::RetryAnyway => policy,
     }
 }
 
@@ -645,15 +619,15 @@ mod tests {
 
     /// Spec: jobs 9.15; safety 1 I1
     #[test]
-    fn a_workflow_does_not_begin_anew_beside_the_steps_that_a_stop_leaves() {
-        let kind = |framework: &str| roadstead_jobs::kind_named(framework).unwrap();
+    fn a_stopped_workflow_goes_with_the_steps_that_its_stop_leaves() {
         let there = |framework: &str, suspended| {
+            let kind = roadstead_jobs::kind_named(framework).unwrap();
             let look = Look {
                 suspended,
                 pods: Pods::Alive,
                 ..Look::default()
             };
-            pods_there(kind(framework), &look)
+            pods_there(kind, &look)
         };
         assert_eq!(there("argoproj.io/workflow", true), PodsThere::Untold);
         assert_eq!(there("argoproj.io/workflow", false), PodsThere::Some);
@@ -661,15 +635,6 @@ mod tests {
             there("batch/job", true),
             PodsThere::Some,
             "its controller ends them"
-        );
-        let lost = |policy, framework: &str| fitting(policy, Some(kind(framework)));
-        assert_eq!(lost(LostPolicy::Fence, "argoproj.io/workflow"), LostPolicy::Wait);
-        assert_eq!(lost(LostPolicy::Fence, "batch/job"), LostPolicy::Fence);
-        let asked = LostPolicy::RetryAnyway;
-        assert_eq!(
-            lost(asked, "argoproj.io/workflow"),
-            asked,
-            "the administrator accepts it"
         );
     }
 
