@@ -25,7 +25,6 @@ const ANY: &str = "*";
 
 /// `apiVersion` and kind.
 type Name = (String, String);
-/// Plurals by kind.
 type Plurals = Arc<Mutex<BTreeMap<Name, String>>>;
 
 /// Refuses an `AppWrapper` whose creator may not create a wrapped resource. Names that begin with `managers` are not asked about.
