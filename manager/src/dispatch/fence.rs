@@ -1,13 +1,16 @@
-//! When a worker that does not answer has certainly stopped what it ran.
+//! When a worker that does not answer has certainly stopped what it ran, and the policy for what it may still run.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::{PodSet, Workload as ApiWorkload};
 use roadstead_core::dispatch::{Fence, LostPolicy};
 use roadstead_core::lease::Closing;
 use roadstead_core::moment::later;
 use roadstead_core::name::Key;
+use roadstead_core::workload::Workload;
+use roadstead_jobs::JobKind;
 
 use super::Dispatch;
 use crate::remote::Remote;
@@ -37,6 +40,37 @@ pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&Ap
         Closing::At(_) => Fence::Closes { at },
         Closing::Recorded(_) => Fence::Recorded { at },
         Closing::Never => Fence::Open,
+    }
+}
+
+/// The policy of the queue that holds the Workload's quota, else that of the configuration; as far as it fits the kind of the job.
+pub(super) fn lost_policy(
+    d: &Dispatch,
+    workload: &Workload,
+    stored: Option<&ApiWorkload>,
+    kind: Option<&dyn JobKind>,
+) -> LostPolicy {
+    let admission = workload.status.admission.as_ref();
+    let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
+        let namespace = stored?.namespace()?;
+        let local = d
+            .caches
+            .local_queues
+            .get(&Key::new(namespace, workload.queue.as_str()))?;
+        Some(local.spec.cluster_queue.clone())
+    });
+    let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
+    let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
+    fitting(said.unwrap_or(d.policy.lost), kind)
+}
+
+/// The policy for a job of this kind.
+///
+/// Invariant: nothing runs elsewhere beside pods that a stop leaves, and the fence of a worker is a stop.
+fn fitting(policy: LostPolicy, kind: Option<&dyn JobKind>) -> LostPolicy {
+    match policy {
+        LostPolicy::Fence if kind.is_some_and(JobKind::stop_leaves_pods) => LostPolicy::Wait,
+        LostPolicy::Fence | LostPolicy::Wait | LostPolicy::RetryAnyway => policy,
     }
 }
 
@@ -81,5 +115,16 @@ mod tests {
         assert_eq!(drain(Some(&sets(&[None, Some(90)])), 19), secs(90));
         assert_eq!(drain(Some(&sets(&[Some(10)])), 5_000), secs(260));
         assert_eq!(drain(Some(&sets(&[Some(u64::MAX)])), 5_000), secs(u64::MAX));
+    }
+
+    /// Spec: jobs 9.15; safety 1 I1
+    #[test]
+    fn a_workflow_does_not_begin_anew_beside_the_steps_that_a_fence_leaves() {
+        let lost = |policy, framework: &str| fitting(policy, roadstead_jobs::kind_named(framework));
+        assert_eq!(lost(LostPolicy::Fence, "argoproj.io/workflow"), LostPolicy::Wait);
+        assert_eq!(lost(LostPolicy::Fence, "batch/job"), LostPolicy::Fence);
+        let asked = LostPolicy::RetryAnyway;
+        let same = lost(asked, "argoproj.io/workflow");
+        assert_eq!(same, asked, "the administrator accepts it");
     }
 }

@@ -24,7 +24,7 @@ use roadstead_jobs::kind::{Look, Pods, Unmatched};
 use roadstead_jobs::labels::controller;
 use roadstead_kinds::{Ability, Idle};
 
-use super::fence::fence;
+use super::fence::{fence, lost_policy};
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
 use super::{Dispatch, candidates, together};
@@ -185,7 +185,8 @@ pub(super) fn scene(
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let kind = job_ref.as_ref().map(|owner| owner.jobs.kind.kind());
+    let job_kind = job_ref.as_ref().map(|owner| owner.jobs.kind);
+    let kind = job_kind.map(JobKind::kind);
     let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
@@ -197,7 +198,7 @@ pub(super) fn scene(
     };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
-        lost: lost_policy(d, &workload, stored),
+        lost: lost_policy(d, &workload, stored, job_kind),
         ..d.policy
     };
     let all = d.registry.all();
@@ -293,22 +294,6 @@ fn shown(
     }
 }
 
-/// The policy of the queue that holds the Workload's quota, else that of the configuration.
-fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) -> LostPolicy {
-    let admission = workload.status.admission.as_ref();
-    let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
-        let namespace = stored?.namespace()?;
-        let local = d
-            .caches
-            .local_queues
-            .get(&Key::new(namespace, workload.queue.as_str()))?;
-        Some(local.spec.cluster_queue.clone())
-    });
-    let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
-    let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
-    said.unwrap_or(d.policy.lost)
-}
-
 /// A Workload as it is stored, or an empty one when it is gone, and its status.
 pub(super) fn as_stored(key: &Key, stored: Option<&ApiWorkload>) -> (Workload, Status) {
     let workload = stored.map_or_else(
@@ -387,7 +372,7 @@ fn copies(
         RemoteJob {
             origin,
             life: life(job.objects().all(is_going)),
-            pods: pods_there(&look),
+            pods: pods_there(jobs.kind, &look),
             finished: look.ended.is_some() && !look.killed,
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
@@ -408,10 +393,12 @@ fn twins(d: &Dispatch, owner: &Owning<'_>, stored: &ApiWorkload, copies: &Cached
 }
 
 /// Why its status too: a job that is held may still have some.
-fn pods_there(look: &Look) -> PodsThere {
+fn pods_there(kind: &dyn JobKind, look: &Look) -> PodsThere {
     match look.pods {
         Pods::None if look.suspended => PodsThere::None,
         Pods::Untold if look.suspended => PodsThere::Untold,
+        // Why not waited for: they may run for days, and the next run begins anew whatever they do.
+        Pods::Alive if look.suspended && kind.stop_leaves_pods() => PodsThere::Untold,
         Pods::None | Pods::Untold | Pods::Ending | Pods::Alive | Pods::AliveUntil(_) => PodsThere::Some,
     }
 }
@@ -616,6 +603,27 @@ mod tests {
         assert_eq!(number(None, None), 1);
         assert_eq!(number(None, Some("7")), 0);
         assert_eq!(number(Some("1"), Some("18446744073709551615")), 0);
+    }
+
+    /// Spec: jobs 9.15; safety 1 I1
+    #[test]
+    fn a_stopped_workflow_goes_with_the_steps_that_its_stop_leaves() {
+        let there = |framework: &str, suspended| {
+            let kind = roadstead_jobs::kind_named(framework).unwrap();
+            let look = Look {
+                suspended,
+                pods: Pods::Alive,
+                ..Look::default()
+            };
+            pods_there(kind, &look)
+        };
+        assert_eq!(there("argoproj.io/workflow", true), PodsThere::Untold);
+        assert_eq!(there("argoproj.io/workflow", false), PodsThere::Some);
+        assert_eq!(
+            there("batch/job", true),
+            PodsThere::Some,
+            "its controller ends them"
+        );
     }
 
     /// Spec: multikueue 11.44, 11.45

@@ -4,19 +4,26 @@
 //! run go on when a Workflow is suspended, and starts no further ones. So a stop takes no work away, and quota is held until the last of
 //! them has ended.
 //!
+//! The workflow controller has no field that keeps it away from a Workflow. So a Workflow that runs on a worker stays suspended on the
+//! manager, and shows its end there.
+//!
 //! Invariant: the pod sets are those of the Workflow without what a start has added. An annotation keeps the fields from before it.
 //!
 //! Reading order: this file (the contract), `places` (the fields that a start changes), `levels` (which pods run at the same time), `pods`
-//! (the pod of a template), `declared` (pod sets that the user declares).
+//! (the pod of a template), `declared` (pod sets that the user declares), `needs` (what must exist where it runs), `remote` (its copy on a
+//! worker).
 //!
 //! *Source*: `spec/jobs.md 9.15`.
 
 mod declared;
 mod levels;
+mod needs;
 mod places;
 mod pods;
+mod remote;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use roadstead_api::constants::annotations;
@@ -24,12 +31,14 @@ use roadstead_core::lifecycle::Outcome;
 use roadstead_kinds::{Kind, rows};
 use serde_json::{Value, json};
 
+use crate::by_path::versioned;
 use crate::json;
 use crate::kind::{
-    Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
-    Write,
+    Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target,
+    Why, Write,
 };
 use crate::labels::{annotation, queue};
+use crate::needs::Need;
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
 use crate::webhook::{IMMUTABLE, annotation_field};
@@ -40,6 +49,8 @@ pub struct Workflow;
 
 const SUSPEND: [&str; 2] = ["spec", "suspend"];
 const PHASE: [&str; 2] = ["status", "phase"];
+/// The field by which it is deleted some time after its end.
+const TIME_TO_LIVE: [&str; 2] = ["spec", "ttlStrategy"];
 
 impl JobKind for Workflow {
     fn kind(&self) -> &'static Kind {
@@ -74,11 +85,15 @@ impl JobKind for Workflow {
             suspended,
             pods: if ended.is_none() && has_pods(workflow) {
                 Pods::Alive
+            } else if json::at(workflow, &["status"]).is_some_and(|status| *status != json!({})) {
+                // Why: the controller creates a pod before it notes the step, and counts no pod that is being ended.
+                Pods::Untold
             } else {
                 Pods::None
             },
             ready: !suspended && json::text(workflow, &PHASE) == Some("Running"),
             ended,
+            killed: remote::is_killed(members.first()),
             ..Look::default()
         }
     }
@@ -104,24 +119,52 @@ impl JobKind for Workflow {
         write(workflow, &after, Value::Null).into_iter().collect()
     }
 
-    fn copies(&self, _: Members<'_>, _: &RemoteIdentity<'_>, _: &[JobPodSet]) -> Vec<Value> {
-        Vec::new()
+    fn stop_leaves_pods(&self) -> bool {
+        true
     }
 
-    fn mirror(&self, _: Members<'_>, _: Remote<'_>, _: Timestamp) -> Mirror {
-        Mirror::default()
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        _original: &[JobPodSet],
+    ) -> Vec<Value> {
+        vec![remote::copy(self, members.first(), identity)]
+    }
+
+    fn later(&self, local: Members<'_>, copies: Members<'_>) -> Vec<Later> {
+        remote::later(local.first(), copies.first()).into_iter().collect()
+    }
+
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        Mirror {
+            writes: remote::shown(local.first(), remote, now).into_iter().collect(),
+            is_deferred: false,
+        }
     }
 
     fn suspend(&self, workflow: &mut MemberMut<'_>) {
         json::set(workflow.data, &SUSPEND, json!(true));
     }
 
-    fn outlast_its_end(&self, _: &mut MemberMut<'_>) {}
+    fn outlast_its_end(&self, workflow: &mut MemberMut<'_>) {
+        json::remove(workflow.data, &TIME_TO_LIVE);
+    }
 
-    fn forget_details(&self, _: &mut MemberMut<'_>) {}
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        json::remove(copy.data, &["spec", "templates"]);
+    }
 
     fn template_paths(&self, _: Members<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        needs::of(members.first().data)
+    }
+
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        needs::wanted(members.first().data)
     }
 
     fn own_problems(&self, workflow: Member<'_>) -> Vec<Problem> {
@@ -205,13 +248,10 @@ fn write(workflow: Member<'_>, after: &Value, kept: Value) -> Option<Write> {
         &["metadata", "annotations", annotations::BEFORE_START],
         kept,
     );
-    if let Some(version) = &workflow.meta.resource_version {
-        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
-    }
     Some(Write::Patch {
         of: workflow.id(),
         target: Target::Main,
-        patch,
+        patch: versioned(workflow, patch),
     })
 }
 

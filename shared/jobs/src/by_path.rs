@@ -172,7 +172,8 @@ pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Wr
     Some(job.patched(Target::Main, versioned(job, patch)))
 }
 
-fn versioned(object: Member<'_>, mut patch: Value) -> Value {
+/// A patch that the API server refuses when another client has changed the object since it was read.
+pub(crate) fn versioned(object: Member<'_>, mut patch: Value) -> Value {
     if let Some(version) = &object.meta.resource_version {
         json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
     }

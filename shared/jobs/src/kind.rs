@@ -424,6 +424,11 @@ pub trait JobKind: Send + Sync {
         false
     }
 
+    /// Whether pods that run when a job is stopped go on to their end. Then only the removal of the job ends them earlier.
+    fn stop_leaves_pods(&self) -> bool {
+        false
+    }
+
     /// The writes that remove our finalizers once the end of the job has been counted.
     fn release(&self, _members: Members<'_>) -> Vec<Write> {
         Vec::new()

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use roadstead_kinds::rows;
 use serde_json::Value;
 
 use crate::json;
@@ -24,6 +25,8 @@ pub const NEVER_CARRIED: &str = "objects of its kind are never carried";
 /// A kind of object that a pod can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
+    /// Argo's `ClusterWorkflowTemplate`, which has no namespace.
+    ClusterWorkflowTemplate,
     /// `v1 ConfigMap`.
     ConfigMap,
     /// `v1 PersistentVolumeClaim`.
@@ -38,12 +41,20 @@ pub enum Thing {
     Service,
     /// `v1 ServiceAccount`.
     ServiceAccount,
+    /// Argo's `WorkflowTemplate`.
+    WorkflowTemplate,
 }
 
 impl Thing {
     /// Group, version, kind and plural of its API.
     pub const fn api(self) -> [&'static str; 4] {
         match self {
+            Self::ClusterWorkflowTemplate => [
+                rows::WORKFLOW.group,
+                rows::WORKFLOW.version,
+                "ClusterWorkflowTemplate",
+                "clusterworkflowtemplates",
+            ],
             Self::ConfigMap => ["", "v1", "ConfigMap", "configmaps"],
             Self::PersistentVolumeClaim => ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"],
             Self::PriorityClass => ["scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"],
@@ -51,6 +62,12 @@ impl Thing {
             Self::Secret => ["", "v1", "Secret", "secrets"],
             Self::Service => ["", "v1", "Service", "services"],
             Self::ServiceAccount => ["", "v1", "ServiceAccount", "serviceaccounts"],
+            Self::WorkflowTemplate => [
+                rows::WORKFLOW.group,
+                rows::WORKFLOW.version,
+                "WorkflowTemplate",
+                "workflowtemplates",
+            ],
         }
     }
 
@@ -58,9 +75,12 @@ impl Thing {
     pub const fn is_carried(self) -> bool {
         match self {
             Self::ConfigMap | Self::Secret | Self::Service => true,
-            Self::PersistentVolumeClaim | Self::PriorityClass | Self::RuntimeClass | Self::ServiceAccount => {
-                false
-            }
+            Self::ClusterWorkflowTemplate
+            | Self::PersistentVolumeClaim
+            | Self::PriorityClass
+            | Self::RuntimeClass
+            | Self::ServiceAccount
+            | Self::WorkflowTemplate => false,
         }
     }
 
@@ -71,8 +91,9 @@ impl Thing {
             | Self::PersistentVolumeClaim
             | Self::Secret
             | Self::Service
-            | Self::ServiceAccount => true,
-            Self::PriorityClass | Self::RuntimeClass => false,
+            | Self::ServiceAccount
+            | Self::WorkflowTemplate => true,
+            Self::ClusterWorkflowTemplate | Self::PriorityClass | Self::RuntimeClass => false,
         }
     }
 }
@@ -138,9 +159,12 @@ pub fn carried(thing: Thing, object: &Value) -> Result<Value, &'static str> {
             }
             return Ok(serde_json::json!({ "spec": spec }));
         }
-        Thing::PersistentVolumeClaim | Thing::PriorityClass | Thing::RuntimeClass | Thing::ServiceAccount => {
-            return Err(NEVER_CARRIED);
-        }
+        Thing::ClusterWorkflowTemplate
+        | Thing::PersistentVolumeClaim
+        | Thing::PriorityClass
+        | Thing::RuntimeClass
+        | Thing::ServiceAccount
+        | Thing::WorkflowTemplate => return Err(NEVER_CARRIED),
     };
     let mut content = serde_json::json!({});
     for field in fields {
@@ -326,6 +350,8 @@ mod tests {
             Thing::ServiceAccount,
             Thing::PriorityClass,
             Thing::RuntimeClass,
+            Thing::WorkflowTemplate,
+            Thing::ClusterWorkflowTemplate,
         ] {
             assert!(carried(thing, &json!({})).is_err());
         }

@@ -82,6 +82,28 @@ const OF_PODS: Rights = Rights {
     ],
 };
 
+/// Workflows besides, which name templates that must exist where they run. They have no status of their own to read.
+const OF_WORKFLOWS: Rights = Rights {
+    engine: OF_JOBS.engine,
+    account: &[
+        OF_JOBS.account[0],
+        Right {
+            on: On::Other {
+                group: "argoproj.io",
+                resource: "workflowtemplates",
+            },
+            verbs: &["get"],
+        },
+        Right {
+            on: On::Other {
+                group: "argoproj.io",
+                resource: "clusterworkflowtemplates",
+            },
+            verbs: &["get"],
+        },
+    ],
+};
+
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
@@ -418,8 +440,8 @@ pub static LEADER_WORKER_SET: Kind = Kind {
     ..COMMON
 };
 
-/// Argo's `Workflow` as one unit. Unlike the anchor, which does not know it. It is not dispatched: its controller runs the steps where the
-/// Workflow is. *Source*: `spec/jobs.md 9.15`.
+/// Argo's `Workflow` as one unit. Unlike the anchor, which does not know it. It stays suspended on the manager because it has no
+/// `managedBy`. *Source*: `spec/jobs.md 9.15`.
 pub static WORKFLOW: Kind = Kind {
     framework: "argoproj.io/workflow",
     group: "argoproj.io",
@@ -429,10 +451,6 @@ pub static WORKFLOW: Kind = Kind {
     built: Built::Whole,
     idle: Idle::Held,
     review: Review::Queued,
-    abilities: &[],
-    rights: Rights {
-        engine: OF_JOBS.engine,
-        account: &[],
-    },
+    rights: OF_WORKFLOWS,
     ..COMMON
 };

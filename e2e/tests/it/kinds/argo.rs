@@ -9,6 +9,7 @@ use crate::shared::eventually;
 
 mod across;
 mod unit;
+mod unit_across;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// Where a pod says which step it is.
@@ -24,6 +25,16 @@ fn pods() -> ApiResource {
 
 fn workloads() -> ApiResource {
     resource("kueue.x-k8s.io/v1beta2", "Workload")
+}
+
+/// Applies a file of `deploy/examples/argo` as it is written, but for the namespace.
+async fn apply_example(room: Room, cluster: &str, file: &str) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/examples/argo");
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let text = text.replace("namespace: argo", &format!("namespace: {}", room.name));
+    for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+        room.apply(cluster, object).await;
+    }
 }
 
 /// Creates a Workflow with this spec, and gives its name.

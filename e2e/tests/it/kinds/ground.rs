@@ -11,7 +11,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_api::rights;
 use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
 use roadstead_e2e::stage::{self, Controller, Queue, Runs, SYSTEM_NAMESPACE, Solo, Spec, Stage, Worker};
-use roadstead_e2e::{Node, Options, Progress};
+use roadstead_e2e::{ControlPlane, Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
@@ -109,10 +109,10 @@ pub(super) fn play<F: Future<Output = ()>>(
 }
 
 /// A federation with two workers in which pods are shown on virtual nodes and the manager has the controllers of workflows and of what
-/// serves, for all tests of that.
-static SHOWN: OnceCell<(Stage, [Controller; 2])> = OnceCell::const_new();
+/// serves, for all tests of that. Worker `west` runs whole workflows too.
+static SHOWN: OnceCell<(Stage, [Controller; 3])> = OnceCell::const_new();
 
-/// What a worker needs for results of workflow steps: the Workflows themselves are on the manager.
+/// What worker `east` needs for results of workflow steps: the Workflows themselves are on the manager.
 fn results_of_steps() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -127,7 +127,7 @@ fn results_of_steps() -> Value {
     })
 }
 
-async fn start_shown() -> (Stage, [Controller; 2]) {
+async fn start_shown() -> (Stage, [Controller; 3]) {
     let mut manager = Options {
         kwok: false,
         ..Options::complete(MANAGER)
@@ -140,7 +140,7 @@ async fn start_shown() -> (Stage, [Controller; 2]) {
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)]);
     spec.configuration = json!({
         "integrations": {"frameworks": [
-            "batch/job", "pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset",
+            "batch/job", "pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset", "argoproj.io/workflow",
         ]},
         "multiKueue": {"gcInterval": "3s"},
         "roadstead": {"virtualNodes": {"enable": true}},
@@ -153,19 +153,26 @@ async fn start_shown() -> (Stage, [Controller; 2]) {
             .await
             .unwrap();
     }
+    let definition = stage::apply(&stage.client(EAST).unwrap(), results_of_steps()).await;
+    definition.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let planes = stage.planes();
+    let west = planes.workers.iter().find(|plane| plane.name() == WEST).unwrap();
+    let start = async |runs, plane: &ControlPlane| {
+        let started = Controller::start(runs, plane, &Progress::stderr()).await;
+        started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    };
+    let controllers = [
+        start(Runs::Workflows, &planes.manager).await,
+        start(Runs::Workflows, west).await,
+        start(Runs::LeaderWorkerSets, &planes.manager).await,
+    ];
     for worker in [EAST, WEST] {
-        let definition = stage::apply(&stage.client(worker).unwrap(), results_of_steps()).await;
-        definition.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let integrations = "batch/job,pod,argoproj.io/workflow";
         let joined = stage
-            .join_to(MANAGER, worker, &["--integrations", "batch/job,pod"])
+            .join_to(MANAGER, worker, &["--integrations", integrations])
             .await;
         joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
-    let start = async |runs| {
-        let started = Controller::start(runs, &stage.planes().manager, &Progress::stderr()).await;
-        started.unwrap_or_else(|error| panic!("{}", chain(&error)))
-    };
-    let controllers = [start(Runs::Workflows).await, start(Runs::LeaderWorkerSets).await];
     (stage, controllers)
 }
 

@@ -309,7 +309,8 @@ pub enum Twins {
 pub enum PodsThere {
     /// It may start some, or its status counts some.
     Some,
-    /// It is held back and its status counts none, but its kind does not count pods that are being ended.
+    /// It is held back and its status counts none, but its kind does not count pods that are being ended. Or the kind lets pods that run
+    /// go on to their end. Only its removal shows that there are none.
     Untold,
     /// It is held back and its status counts none, not even one that is being ended.
     None,

@@ -63,7 +63,7 @@ impl<'a> Search<'a> {
         takes: impl FnOnce(&ClusterName) -> bool,
     ) -> Option<Course> {
         match place {
-            Place::In(cluster) => return takes(&cluster).then(|| Course::To(cluster)),
+            Place::In(cluster) => return takes(&cluster).then_some(Course::To(cluster)),
             Place::Seeking if other < self.first() => {
                 self.first = Some((other.created, other.name.to_owned()));
             }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::fixture::{Tested, apply, changed};
+use crate::fixture::{Tested, apply, both, changed, one};
 
 const KIND: Tested = Tested(&Workflow);
 
@@ -327,13 +327,13 @@ fn its_steps_count_until_they_have_ended_and_its_phase_says_how_it_ended() {
     assert_eq!(pods(json!({})), Pods::None);
     for phase in ["Pending", "Running"] {
         assert_eq!(pods(node("Pod", phase)), Pods::Alive);
-        assert_eq!(pods(node("Steps", phase)), Pods::None);
+        assert_eq!(pods(node("Steps", phase)), Pods::Untold);
     }
-    assert_eq!(pods(node("Pod", "Succeeded")), Pods::None);
+    assert_eq!(pods(node("Pod", "Succeeded")), Pods::Untold);
     let mut locked = node("Pod", "Pending");
     locked["nodes"]["a"]["synchronizationStatus"] = json!({"waiting": "ns/lock"});
-    assert_eq!(pods(locked), Pods::None);
-    for (progress, expected) in [("2/3", Pods::Alive), ("3/3", Pods::None)] {
+    assert_eq!(pods(locked), Pods::Untold);
+    for (progress, expected) in [("2/3", Pods::Alive), ("3/3", Pods::Untold)] {
         let large = json!({"phase": "Running", "compressedNodes": "H4sI", "progress": progress});
         assert_eq!(pods(large), expected);
     }
@@ -344,6 +344,221 @@ fn its_steps_count_until_they_have_ended_and_its_phase_says_how_it_ended() {
     }
     assert_eq!(ended("Running"), None);
     let failed = node("Pod", "Running");
-    assert_eq!(pods(apply(&failed, &json!({"phase": "Failed"}))), Pods::None);
+    assert_eq!(pods(apply(&failed, &json!({"phase": "Failed"}))), Pods::Untold);
     assert!(KIND.look(&with(json!({"phase": "Running"}))).ready);
+}
+
+const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
+    origin: "mgr",
+    workload: "workflow-etl-1",
+};
+const PHASE: &str = "workflows.argoproj.io/phase";
+const COMPLETED: &str = "workflows.argoproj.io/completed";
+
+/// Spec: jobs 9.15, 10.1
+#[test]
+fn a_copy_waits_under_its_prebuilt_workload_and_outlives_its_end_with_its_artifacts() {
+    let mut held = changed(&chain(&json!({})), |workflow| Workflow.suspend(workflow));
+    let gc = |strategy: &str| json!({"strategy": strategy});
+    held["spec"]["artifactGC"] = gc("OnWorkflowDeletion");
+    held["spec"]["templates"][1]["outputs"] = json!({"artifacts": [
+        {"name": "model", "artifactGC": gc("OnWorkflowDeletion")}, {"name": "log", "artifactGC": gc("OnWorkflowCompletion")},
+    ]});
+    held["spec"]["ttlStrategy"] = json!({"secondsAfterCompletion": 5});
+    for (label, value) in [(PHASE, "Running"), (COMPLETED, "false"), ("team", "a")] {
+        held["metadata"]["labels"][label] = json!(value);
+    }
+    held["status"] = json!({"phase": "Running"});
+    let original = KIND.pod_sets(&held).unwrap();
+    let copy = KIND.copy(&held, &IDENTITY, &original);
+    let labels = json!({
+        "kueue.x-k8s.io/queue-name": "q", "team": "a", "kueue.x-k8s.io/multikueue-origin": "mgr",
+        "kueue.x-k8s.io/prebuilt-workload-name": "workflow-etl-1",
+    });
+    assert_eq!(copy["metadata"]["labels"], labels);
+    assert_eq!(
+        copy["metadata"]["annotations"],
+        json!({"kueue.x-k8s.io/prebuilt-workload-name": "workflow-etl-1"})
+    );
+    assert_eq!(
+        (&copy["spec"]["suspend"], copy.get("status")),
+        (&json!(true), None)
+    );
+    assert_eq!(copy["spec"].get("ttlStrategy"), None);
+    assert_eq!(copy["spec"]["artifactGC"], gc("Never"));
+    let artifacts = &copy["spec"]["templates"][1]["outputs"]["artifacts"];
+    assert_eq!(artifacts[0]["artifactGC"], gc("Never"));
+    assert_eq!(artifacts[1]["artifactGC"], gc("OnWorkflowCompletion"));
+    assert_eq!(KIND.pod_sets(&copy).unwrap(), original);
+    let running = apply(
+        &held,
+        &KIND
+            .start(&held, &[info("large", "gold"), info("small", "iron")])
+            .unwrap(),
+    );
+    assert_eq!(
+        KIND.copy(&running, &IDENTITY, &original),
+        copy,
+        "without what a start adds"
+    );
+    let other = changed(&held, |workflow| Workflow.outlast_its_end(workflow));
+    assert_eq!(other["spec"].get("ttlStrategy"), None);
+    assert!(Workflow.stop_leaves_pods());
+}
+
+/// The patch that shows this of a Workflow of the manager.
+fn shown(local: &Value, remote: Remote<'_>) -> Option<Value> {
+    let writes = one(local, |local| {
+        Workflow.mirror(local, remote, Timestamp::UNIX_EPOCH)
+    })
+    .writes;
+    let [Write::Patch { target, patch, .. }] = writes.as_slice() else {
+        assert!(writes.is_empty(), "{writes:?}");
+        return None;
+    };
+    assert_eq!(*target, Target::Main, "the kind has no status subresource");
+    Some(patch.clone())
+}
+
+fn shown_of(local: &Value, copy: &Value) -> Option<Value> {
+    one(copy, |copy| shown(local, Remote::Copies(copy)))
+}
+
+/// Spec: jobs 9.15, 10.3
+#[test]
+fn the_end_of_a_copy_is_shown_once_and_in_a_form_that_the_controller_takes_for_over() {
+    let with = |status: Value| apply(&chain(&json!({})), &json!({"status": status}));
+    let local = changed(
+        &with(json!({"phase": "Running", "artifactGCStatus": {"strategiesProcessed": {}}})),
+        |local| {
+            Workflow.suspend(local);
+        },
+    );
+    let nodes = json!({"a": {"type": "Pod", "phase": "Succeeded"}});
+    assert_eq!(
+        shown_of(&local, &with(json!({"phase": "Running", "nodes": nodes}))),
+        None
+    );
+    let ended = json!({
+        "phase": "Failed", "message": "child failed", "nodes": nodes, "finishedAt": "2026-01-01T00:00:09Z",
+        "offloadNodeStatusVersion": "fnv:1", "artifactGCStatus": {"notSpecified": true},
+    });
+    let patch = shown_of(&local, &with(ended.clone())).unwrap();
+    assert_eq!(
+        patch["metadata"],
+        json!({"labels": {PHASE: "Failed", COMPLETED: "true"}, "resourceVersion": "7"})
+    );
+    assert_eq!(patch.get("spec"), None);
+    let after = apply(&local, &patch);
+    let status = json!({
+        "phase": "Failed", "message": "child failed", "nodes": nodes, "finishedAt": "2026-01-01T00:00:09Z",
+        "artifactGCStatus": {"strategiesProcessed": {"OnWorkflowCompletion": true}},
+    });
+    assert_eq!(after["status"], status);
+    assert_eq!(shown_of(&after, &with(ended.clone())), None, "once");
+    let mut killed = with(ended);
+    killed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:09Z");
+    assert!(KIND.look(&killed).killed);
+    assert_eq!(shown_of(&local, &killed), None);
+    killed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:10Z");
+    assert!(!KIND.look(&killed).killed, "it had failed before");
+    assert_eq!(shown(&local, Remote::AtRest), None);
+    for (success, phase) in [(true, "Succeeded"), (false, "Failed")] {
+        let message = "m".to_owned();
+        let patch = shown(&local, Remote::Ended(&Outcome { success, message })).unwrap();
+        let status = json!({"phase": phase, "message": "m", "finishedAt": "1970-01-01T00:00:00Z"});
+        assert_eq!(patch["status"], status);
+        assert_eq!(
+            patch["metadata"]["labels"],
+            json!({PHASE: phase, COMPLETED: "true"})
+        );
+    }
+}
+
+/// Spec: jobs 9.15
+#[test]
+fn a_workflow_that_its_user_ends_is_ended_where_it_runs() {
+    let running = chain(&json!({}));
+    let slim = changed(&running, |copy| Workflow.forget_details(copy));
+    assert_eq!(slim["spec"].get("templates"), None);
+    let mut asked = running.clone();
+    asked["spec"]["shutdown"] = json!("Terminate");
+    let later = |local: &Value, copy: &Value| {
+        let later = both(local, copy, |local, copy| Workflow.later(local, copy));
+        later.into_iter().map(|later| later.patch).collect::<Vec<_>>()
+    };
+    let patch = json!({"spec": {"shutdown": "Terminate"}, "metadata": {"resourceVersion": "7"}});
+    assert_eq!(later(&asked, &slim), [patch]);
+    assert_eq!(later(&asked, &asked), [json!(null); 0]);
+    assert_eq!(later(&running, &asked), [json!(null); 0], "it was ended there");
+    let over = apply(&slim, &json!({"status": {"phase": "Succeeded"}}));
+    assert_eq!(later(&asked, &over), [json!(null); 0]);
+}
+
+fn named(needs: &BTreeSet<Need>) -> Vec<String> {
+    needs.iter().map(ToString::to_string).collect()
+}
+
+/// Spec: jobs 9.15, experience 5
+#[test]
+fn what_its_steps_name_must_exist_where_it_runs() {
+    let secret = |name: &str| json!({"name": name, "key": "k"});
+    let work = json!({
+        "name": "work", "serviceAccountName": "worker", "executor": {"serviceAccountName": "reporter"},
+        "container": {"image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}], "env": [
+            {"name": "A", "valueFrom": {"secretKeyRef": secret("token")}},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "extra", "key": "k", "optional": true}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": secret("{{inputs.parameters.x}}")}},
+        ]},
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "outputs": {"artifacts": [{"name": "o", "s3": {"accessKeySecret": secret("store")}}]},
+    });
+    let reference = |name: &str, cluster: bool| json!({"templateRef": {"name": name, "template": "t", "clusterScope": cluster}});
+    let none = json!({});
+    let mut workflow = workflow(&[
+        json!({"name": "main", "steps": [[
+            apply(&step("a", "work", &none), &reference("shared", false)),
+            apply(&step("b", "work", &none), &reference("global", true)),
+        ]]}),
+        work,
+        json!({"name": "plain", "script": {"image": "i", "source": "s"}}),
+    ]);
+    let spec = &mut workflow["spec"];
+    spec["serviceAccountName"] = json!("runner");
+    spec["podPriorityClassName"] = json!("high");
+    spec["volumes"] = json!([{"name": "w", "secret": {"secretName": "key"}}]);
+    spec["imagePullSecrets"] = json!([{"name": "pull"}]);
+    let value = |name: &str| json!({"configMapKeyRef": secret(name)});
+    spec["arguments"] = json!({"parameters": [
+        {"name": "p", "valueFrom": value("inputs")},
+        {"name": "q", "valueFrom": apply(&value("absent"), &json!({"default": "1"}))},
+    ]});
+    spec["synchronization"] = json!({"semaphores": [value("limits")]});
+    assert_eq!(
+        named(&one(&workflow, |workflow| Workflow.needs(workflow))),
+        [
+            "ClusterWorkflowTemplate \"global\"",
+            "ConfigMap \"inputs\"",
+            "ConfigMap \"limits\"",
+            "ConfigMap \"settings\"",
+            "PersistentVolumeClaim \"data\"",
+            "PriorityClass \"high\"",
+            "Secret \"key\"",
+            "Secret \"store\"",
+            "Secret \"token\"",
+            "ServiceAccount \"reporter\"",
+            "ServiceAccount \"runner\"",
+            "ServiceAccount \"worker\"",
+            "WorkflowTemplate \"shared\"",
+        ]
+    );
+    assert_eq!(
+        named(&one(&workflow, |workflow| Workflow.wants(workflow))),
+        ["Secret \"pull\""]
+    );
+    let mut whole = json!({"spec": {"workflowTemplateRef": {"name": "etl"}, "serviceAccountName": "runner"}});
+    let names = named(&one(&whole, |workflow| Workflow.needs(workflow)));
+    assert_eq!(names, ["ServiceAccount \"runner\"", "WorkflowTemplate \"etl\""]);
+    whole["spec"] = json!("x");
+    assert_eq!(named(&one(&whole, |workflow| Workflow.needs(workflow))), [""; 0]);
 }

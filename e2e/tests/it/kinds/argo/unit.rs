@@ -6,7 +6,7 @@ use super::super::ground::LONG_SECS;
 use super::*;
 
 /// A Workflow whose steps run so long: one, and then two at once.
-fn one_then_two(secs: u32) -> Value {
+pub(super) fn one_then_two(secs: u32) -> Value {
     let say = json!({"inputs": {"parameters": [{"name": "message"}]}});
     json!({
         "entrypoint": "main",
@@ -24,7 +24,7 @@ async fn submit_unit(room: Room, name: &str, spec: Value) {
     create(room, EAST, metadata, spec).await;
 }
 
-fn is_suspended(workflow: &Value) -> bool {
+pub(super) fn is_suspended(workflow: &Value) -> bool {
     workflow["spec"]["suspend"] == true
 }
 
@@ -139,18 +139,13 @@ fn a_workflow_whose_pods_are_not_known_waits_until_they_are_declared() {
 #[test]
 fn the_examples_run_to_their_end() {
     play_workflows("argo-examples", &[], async |room| {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/examples/argo");
         for (file, name, workloads_of_it) in [
             ("queue.yaml", None, 0),
             ("steps.yaml", Some("by-step"), 3),
             ("unit.yaml", Some("as-one"), 1),
         ] {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            let text = text.replace("namespace: argo", "namespace: argo-examples");
             let before = all(room, &workloads()).await.len();
-            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-                room.apply(EAST, object).await;
-            }
+            apply_example(room, EAST, file).await;
             if let Some(name) = name {
                 room.until(EAST, &workflows(), name, has_succeeded).await;
             }
