@@ -150,7 +150,10 @@ impl Side {
             all(self.api::<Workload>()).await,
             all(self.api::<Pod>()).await,
             self.solo.log_tail(),
-            self.operator.as_ref().map(Controller::log_tail).unwrap_or_default(),
+            self.operator
+                .as_ref()
+                .map(Controller::log_tail)
+                .unwrap_or_default(),
         )
     }
 
@@ -361,7 +364,11 @@ fn cases() -> Vec<Case> {
             ("all-succeed", "0"),
             Act::Nothing,
             "Succeeded",
-            &[pod("all-succeed", 2, 0), job("all-succeed", 0), service("all-succeed")],
+            &[
+                pod("all-succeed", 2, 0),
+                job("all-succeed", 0),
+                service("all-succeed"),
+            ],
         ),
         case(
             ("pod-fails", "1"),
