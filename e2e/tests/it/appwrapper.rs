@@ -339,6 +339,17 @@ fn a_stranger_of_the_same_name_survives_and_a_kind_that_is_not_allowed_is_refuse
         assert!(room.api::<Service>().get_opt("taken").await.unwrap().is_some());
         assert!(room.pods("aw").await.is_empty());
 
+        let services = room.api::<Service>();
+        services.delete("taken", &DeleteParams::default()).await.unwrap();
+        room.submit(
+            "again",
+            json!({}),
+            json!([{"template": pod("first", 600)}, {"template": service("taken")}]),
+        )
+        .await;
+        room.is_ready("again").await;
+        room.delete("again").await;
+
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
         room.submit(
             "other",
