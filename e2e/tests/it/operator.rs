@@ -247,8 +247,10 @@ impl Side {
         let stored = self.until("its Workload", || self.workload(wrapper)).await;
         let patch = Patch::Merge(json!({"spec": {"active": active}}));
         let workloads = self.api::<Workload>();
-        let patched = workloads.patch(&stored.name_any(), &PatchParams::default(), &patch);
-        patched.await.unwrap();
+        workloads
+            .patch(&stored.name_any(), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     async fn workload(&self, wrapper: &AppWrapper) -> Option<Workload> {
