@@ -47,9 +47,9 @@ const PARENT_PAUSE: Duration = Duration::from_secs(5);
 /// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once then costs no such write.
 /// *Source*: `spec/experience.md 5`.
 const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(2);
-/// The same for a job that has its quota. Why longer: it is on its way to a worker, and in a burst of jobs one more write for each
-/// would slow down all of them.
-const WAIT_WITH_QUOTA_SHOWN_AFTER: Duration = Duration::from_secs(30);
+/// The same for a job that quota was not refused to. Why longer: it is on its way to a worker, and in a burst of jobs one more write for
+/// each would slow down all of them.
+const WAIT_UNDERWAY_SHOWN_AFTER: Duration = Duration::from_secs(30);
 /// The API server cuts creation times to this unit.
 const CREATION_GRAIN: Duration = Duration::from_secs(1);
 
@@ -372,10 +372,12 @@ impl Jobs {
         };
         let created = local.first().metadata.creation_timestamp.as_ref();
         let waited = created.and_then(|time| Duration::try_from(now.duration_since(time.0)).ok());
-        let shown_after = if workload.is_true("QuotaReserved") {
-            WAIT_WITH_QUOTA_SHOWN_AFTER
-        } else {
+        let is_refused =
+            { workload.condition("QuotaReserved") }.is_some_and(|reserved| reserved.status == "False");
+        let shown_after = if is_refused {
             WAIT_SHOWN_AFTER
+        } else {
+            WAIT_UNDERWAY_SHOWN_AFTER
         };
         let due = shown_after + CREATION_GRAIN;
         match waited.and_then(|waited| due.checked_sub(waited)) {

@@ -8,7 +8,7 @@ use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use serde_json::{Value, json};
 
 use super::capacity::fill_with;
-use super::fixture::{EAST, LONG_SECS, MANAGER, Room, WEST, beside_others, condition};
+use super::fixture::{EAST, LONG_SECS, MANAGER, Room, WEST, beside_others};
 use crate::shared::{chain, eventually};
 
 /// Each of the workers can hold one job of 4 CPU.
