@@ -43,9 +43,9 @@ pub type Prepared = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 /// Why a [`Preparation`] refuses a review, in a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The data could not be fetched; 500 InternalError.
+    /// The data could not be fetched; answered with code 500.
     Unclear(String),
-    /// The user may not do this; 403 Forbidden.
+    /// The user may not do this; answered with code 403.
     Forbidden(String),
 }
 
