@@ -290,7 +290,6 @@ fn unknown(key: &str, kind: &str, name: &str) -> Refusal {
     Refusal::insecure("S5", format!("unknown key {} in {kind} {name}", shown(key)))
 }
 
-/// The endpoint of the current context.
 fn current(file: &File, rules: Rules) -> Result<Endpoint, Refusal> {
     let missing = |message: String| Refusal::insecure("S5", message);
     let context_name = file

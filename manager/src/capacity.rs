@@ -34,12 +34,9 @@ const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from
 /// How the field managers of our processes begin in `managedFields`.
 const OURS: &str = "roadstead-";
 
-/// The queues of one worker.
 pub(crate) struct Queues {
-    /// ClusterQueues with their statuses.
     pub(crate) clusters: Arc<Cache<ClusterQueue>>,
     pub(crate) locals: Arc<Cache<LocalQueue>>,
-    /// The ClusterQueues, parsed.
     views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
     kin: AtomicU8,
     /// Whether all of them were listed at some time.
@@ -51,7 +48,6 @@ pub(crate) struct Queues {
 pub(crate) enum Limit {
     /// Its queues were never listed.
     Unknown,
-    /// It has no such queue.
     NoQueue,
     /// Its queue may hold it one day.
     MayFit,
@@ -62,9 +58,7 @@ pub(crate) enum Limit {
 /// Which program looks after the queues of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kin {
-    /// Not known yet.
     Unknown,
-    /// Roadstead itself.
     Roadstead,
     /// Another one, such as Kueue.
     Other,
@@ -207,7 +201,6 @@ impl Queues {
         capacity::room(view, &spare.unwrap_or_default(), &coming(name), asked)
     }
 
-    /// The ClusterQueue behind a LocalQueue.
     pub(crate) fn cluster_queue_of(&self, local: &Key) -> Option<String> {
         self.locals
             .get(local)

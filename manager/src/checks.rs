@@ -24,11 +24,8 @@ use tokio_util::sync::CancellationToken;
 /// The caches that describe the federation.
 #[derive(Clone)]
 pub(crate) struct Federation {
-    /// The AdmissionChecks of the manager.
     pub(crate) checks: Arc<Cache<AdmissionCheck>>,
-    /// The MultiKueueConfigs of the manager.
     pub(crate) configs: Arc<Cache<MultiKueueConfig>>,
-    /// The MultiKueueClusters of the manager.
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
 }
 
@@ -64,7 +61,6 @@ impl Federation {
         self.checks.is_live() && self.configs.is_live() && self.clusters.is_live()
     }
 
-    /// Whether this check is one of ours.
     pub(crate) fn is_ours(&self, name: &CheckName) -> bool {
         self.checks
             .named(name.as_str())

@@ -32,7 +32,6 @@ const WORKERS: usize = 4;
 /// How often the manager looks again at a credential that it does not renew: the cluster may be connected anew, or changed.
 const SKIPPED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Renews the credentials of the workers.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) client: Client,

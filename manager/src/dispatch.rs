@@ -5,13 +5,14 @@
 //! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in that worker's
 //! own queue), always from caches. A worker that hangs delays no other worker.
 
+pub(crate) mod candidates;
 mod carry;
 mod fence;
 mod kind;
 mod memory;
-pub(crate) mod needs;
 mod owning;
 mod read;
+pub(crate) mod results;
 mod together;
 pub(crate) mod virtual_nodes;
 mod words;
@@ -43,15 +44,13 @@ use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
 use crate::families::Families;
 use crate::fresh::Fresh;
-use crate::lease::Lessor;
 use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
+use crate::remote::lease::Lessor;
 use crate::remote::registry::Registry;
-use crate::sites;
 use crate::steps::Steps;
 
 pub(crate) use memory::Memory;
-pub(crate) use read::keys_on;
 pub(crate) use write::run;
 
 /// When to look again while the federation is not known yet.
@@ -129,7 +128,7 @@ impl Checks for Dispatch {
         let plan = scene.plan(Local::Present, now);
         let annotate = scene.new_epoch(&plan);
         self.remember(&pass.workload.key, &plan, now);
-        sites::note_sent(self, pass.workload, &plan, now);
+        candidates::note_sent(self, pass.workload, &plan, now);
         let before = pass.workload.status.cluster.as_ref();
         let anew = (plan.epoch > scene.epoch()).then(|| self.anew(pass.stored, &plan, scene.epoch()));
         let placed = placed(pass.stored, before, plan.status.cluster.as_ref());
@@ -416,7 +415,7 @@ impl Dispatch {
             return;
         }
         if let Some(remote) = remote {
-            for key in keys_on(&remote) {
+            for key in remote.held.all() {
                 remote.due.add(key, Lane::New);
             }
         }
@@ -438,7 +437,7 @@ impl Dispatch {
 fn namesakes(caches: &Caches, kind: usize, job: &JobKey) -> Vec<Key> {
     let local = caches.jobs.get(kind).and_then(|jobs| jobs.job(job));
     let uid = local.and_then(|job| job.first().metadata.uid.clone());
-    uid.map(|uid| caches.owners.of(&uid)).unwrap_or_default()
+    uid.map(|uid| caches.workloads_of(job, &uid)).unwrap_or_default()
 }
 
 /// Whether anything but quota is asked for.

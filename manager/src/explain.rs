@@ -42,14 +42,12 @@ struct Entry {
     written: Option<Timestamp>,
 }
 
-/// What is to be written now.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Saying {
     /// Nothing, until something changes.
     Nothing,
     /// Nothing before this time.
     Later(Timestamp),
-    /// A record, now.
     Now {
         /// The new value of the annotation; `null` takes it off.
         value: Value,
@@ -115,7 +113,6 @@ impl Journal {
         }
     }
 
-    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations;
 use roadstead_core::name::Key;
-use roadstead_engine::caches::Caches;
+use roadstead_engine::caches::{Caches, JobKey, KindCache};
 
 use crate::steps::{pods_of, workflow_of};
 
@@ -27,6 +27,14 @@ enum Family {
 struct Place {
     family: Family,
     uid: String,
+    kin: Kin,
+}
+
+/// A pod of a family.
+#[derive(Debug)]
+struct Kin {
+    /// Its job: the pod itself, or its group.
+    job: JobKey,
     template: Template,
 }
 
@@ -43,69 +51,80 @@ enum Template {
 pub(crate) struct Relative<'a> {
     /// Its UID.
     pub(crate) uid: &'a str,
+    /// Its job: the pod itself, or its group.
+    pub(crate) job: &'a JobKey,
     /// Whether it was made from the same template, so that it needs the same.
     pub(crate) is_alike: bool,
 }
 
-/// The families, with the UIDs of their pods. Empty where pods are not queued.
+/// The families, with their pods by UID. Empty where pods are not queued.
 #[derive(Debug, Default)]
-pub(crate) struct Families(Mutex<BTreeMap<Family, BTreeMap<String, Template>>>);
+pub(crate) struct Families(Mutex<BTreeMap<Family, BTreeMap<String, Kin>>>);
 
 impl Families {
     /// Follows the pods of the manager.
     pub(crate) fn follow(caches: &Caches) -> Arc<Self> {
         let families = Arc::<Self>::default();
         if let Some(pods) = pods_of(caches) {
-            let index = families.clone();
-            pods.objects
-                .listen(move |change| index.note(change.old.map(|pod| &**pod), change.new.map(|pod| &**pod)));
+            let (index, of_kind) = (families.clone(), pods.clone());
+            pods.objects.listen(move |change| {
+                index.note(
+                    &of_kind,
+                    change.old.map(|pod| &**pod),
+                    change.new.map(|pod| &**pod),
+                );
+            });
         }
         families
     }
 
-    fn note(&self, old: Option<&DynamicObject>, new: Option<&DynamicObject>) {
+    fn note(&self, pods: &KindCache, old: Option<&DynamicObject>, new: Option<&DynamicObject>) {
         let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Place { family, uid, .. }) = old.and_then(place_of)
-            && let Some(pods) = families.get_mut(&family)
+        if let Some(Place { family, uid, .. }) = old.and_then(|pod| place_of(pods, pod))
+            && let Some(kin) = families.get_mut(&family)
         {
-            pods.remove(&uid);
-            if pods.is_empty() {
+            kin.remove(&uid);
+            if kin.is_empty() {
                 families.remove(&family);
             }
         }
-        if let Some(place) = new.and_then(place_of) {
-            let pods = families.entry(place.family).or_default();
-            pods.insert(place.uid, place.template);
+        if let Some(place) = new.and_then(|pod| place_of(pods, pod)) {
+            let kin = families.entry(place.family).or_default();
+            kin.insert(place.uid, place.kin);
         }
     }
 
-    /// The first answer for another pod of the same family.
+    /// The first answer for a pod of the same family that is of another job.
     pub(crate) fn among_others<T>(
         &self,
+        pods: &KindCache,
         pod: &DynamicObject,
         mut answer: impl FnMut(Relative<'_>) -> Option<T>,
     ) -> Option<T> {
-        let own = place_of(pod)?;
+        let Place { family, kin: own, .. } = place_of(pods, pod)?;
         let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut others = { families.get(&own.family)?.iter() }.filter(|(uid, _)| **uid != own.uid);
-        others.find_map(|(uid, template)| {
+        let mut others = { families.get(&family)?.iter() }.filter(|(_, one)| one.job != own.job);
+        others.find_map(|(uid, Kin { job, template })| {
             answer(Relative {
                 uid,
+                job,
                 is_alike: *template == own.template && *template != Template::Own,
             })
         })
     }
 }
 
-fn place_of(pod: &DynamicObject) -> Option<Place> {
+fn place_of(pods: &KindCache, pod: &DynamicObject) -> Option<Place> {
     let uid = pod.uid()?;
+    let (family, template) = family_of(pod)?;
+    let job = pods.key_of(pod);
+    let kin = Kin { job, template };
+    Some(Place { family, uid, kin })
+}
+
+fn family_of(pod: &DynamicObject) -> Option<(Family, Template)> {
     if let Some(workflow) = workflow_of(pod) {
-        let family = Family::Workflow(workflow.uid.clone());
-        return Some(Place {
-            family,
-            uid,
-            template: Template::Own,
-        });
+        return Some((Family::Workflow(workflow.uid.clone()), Template::Own));
     }
     let kind = roadstead_jobs::kind_named(pod.annotations().get(annotations::POD_SUSPENDING_PARENT)?)?;
     let maker = kind.maker_of(&pod.metadata)?;
@@ -113,12 +132,7 @@ fn place_of(pod: &DynamicObject) -> Option<Place> {
         framework: kind.kind().framework,
         key: Key::new(pod.namespace()?, maker.name),
     };
-    let template = Template::Shared(maker.revision.to_owned());
-    Some(Place {
-        family,
-        uid,
-        template,
-    })
+    Some((family, Template::Shared(maker.revision.to_owned())))
 }
 
 #[cfg(test)]
@@ -159,9 +173,20 @@ mod tests {
         pod(name, &owner, &labels, "leaderworkerset.x-k8s.io/leaderworkerset")
     }
 
+    /// A pod of a group, which is one job.
+    fn in_group(mut pod: DynamicObject, group: &str) -> DynamicObject {
+        let notes = pod.annotations_mut();
+        notes.insert(annotations::POD_GROUP_NAME.to_owned(), group.to_owned());
+        pod
+    }
+
+    fn pods() -> KindCache {
+        KindCache::new(roadstead_jobs::kind_named("pod").unwrap())
+    }
+
     fn others(families: &Families, pod: &DynamicObject) -> Vec<(String, bool)> {
         let mut seen = Vec::new();
-        families.among_others(pod, |other| {
+        families.among_others(&pods(), pod, |other| {
             seen.push((other.uid.to_owned(), other.is_alike));
             None::<()>
         });
@@ -185,7 +210,7 @@ mod tests {
             rank("j", "web", "1"),
         ];
         for pod in &all {
-            families.note(None, Some(pod));
+            families.note(&pods(), None, Some(pod));
         }
         let of = |name: usize| -> Vec<(String, bool)> { others(&families, &all[name]) };
         let named = |all: &[(&str, bool)]| -> Vec<(String, bool)> {
@@ -197,8 +222,34 @@ mod tests {
         assert_eq!(of(3), named(&[("e", true), ("f", false)]));
         assert_eq!(of(7), named(&[("i", true)]));
         assert_eq!(of(9), named(&[]));
-        families.note(Some(&all[4]), None);
+        families.note(&pods(), Some(&all[4]), None);
         assert_eq!(others(&families, &all[3]), named(&[("f", false)]));
+    }
+
+    /// Spec: jobs 9.13
+    #[test]
+    fn the_pods_of_one_replica_are_one_job_and_the_others_are_its_relatives() {
+        let families = Families::default();
+        let all = [
+            in_group(rank("llm-0", "llm", "x"), "a"),
+            in_group(rank("llm-0-1", "llm", "x"), "a"),
+            in_group(rank("llm-1", "llm", "x"), "b"),
+            in_group(rank("llm-1-1", "llm", "y"), "b"),
+        ];
+        for pod in &all {
+            families.note(&pods(), None, Some(pod));
+        }
+        let mut seen = Vec::new();
+        families.among_others(&pods(), &all[1], |other| {
+            seen.push((other.uid.to_owned(), other.job.clone(), other.is_alike));
+            None::<()>
+        });
+        let group = || JobKey::Group(Key::new("ns", "b"));
+        let expected = [
+            ("llm-1".to_owned(), group(), true),
+            ("llm-1-1".to_owned(), group(), false),
+        ];
+        assert_eq!(seen, expected);
     }
 
     #[test]
@@ -211,11 +262,11 @@ mod tests {
             (json!({}), "no.such/kind"),
             (json!({}), ""),
         ] {
-            let pods = ["a", "b"].map(|name| pod(name, &none, &labels, framework));
-            for pod in &pods {
-                families.note(None, Some(pod));
+            let both = ["a", "b"].map(|name| pod(name, &none, &labels, framework));
+            for pod in &both {
+                families.note(&pods(), None, Some(pod));
             }
-            assert!(others(&families, &pods[0]).is_empty(), "{framework}");
+            assert!(others(&families, &both[0]).is_empty(), "{framework}");
         }
     }
 }

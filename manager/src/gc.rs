@@ -10,7 +10,7 @@ use roadstead_core::bug;
 use roadstead_kubeio::queue::Lane;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Dispatch, keys_on};
+use crate::dispatch::Dispatch;
 use crate::remote::registry::Registry;
 
 /// Looks through all workers every `interval` until `stop`; an interval of zero switches it off.
@@ -30,7 +30,7 @@ pub(crate) async fn run(
             () = tokio::time::sleep(interval) => {}
         }
         for remote in registry.all().iter() {
-            for key in keys_on(remote) {
+            for key in remote.held.all() {
                 let forgets = bug!(dispatch.policy, OrphanOnUnreachable);
                 if !forgets && dispatch.caches.workloads.get(&key).is_none() {
                     tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");

@@ -1,7 +1,7 @@
 //! `roadstead-manager`: one queue in front of many worker clusters.
 //!
 //! It runs the admission engine for the management cluster and plugs in the MultiKueue check. [`dispatch`] offers Workloads to
-//! workers and follows the one that wins, [`remote`] keeps the connections, [`lease`] shows each worker that its manager lives,
+//! workers and follows the one that wins, [`remote`] keeps the connections and shows each worker that its manager lives,
 //! `gc` finds orphans.
 //!
 //! It **never** reads from a worker in the decision path, and no worker can delay another worker.
@@ -15,7 +15,6 @@ mod explain;
 mod families;
 mod fresh;
 mod gc;
-mod lease;
 mod metrics;
 mod remote;
 mod run;

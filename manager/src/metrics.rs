@@ -20,11 +20,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use roadstead_core::dispatch::Cause;
 use roadstead_core::name::ClusterName;
-use roadstead_engine::clock::Uptime;
 use roadstead_engine::leader::Leadership;
 
 use self::leases::{Ages, LeaseAges};
-use crate::remote::registry::Registry as Workers;
 
 /// Clusters with a label of their own: those of fifty `MultiKueueConfig`s, which list 20 each.
 const CLUSTERS_MAX: usize = 1_000;
@@ -83,11 +81,9 @@ impl Anew {
 pub(crate) enum Ended {
     /// It was answered; some refusals are expected answers.
     Answered,
-    /// It failed.
     Failed,
 }
 
-/// The metrics of a replica.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
 
@@ -114,7 +110,6 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Metrics of a replica.
     pub(crate) fn new(leadership: Leadership) -> Self {
         // From 1 ms, and 10 ms, to about 8 s, and 6 h.
         let quick: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
@@ -224,10 +219,9 @@ impl Metrics {
         registry.register_collector(Box::new(LeaseAges(self.clone())));
     }
 
-    /// From now on the ages of our leases on these workers are shown.
-    pub(crate) fn tell_leases_of(&self, workers: Arc<Workers>, uptime: Uptime) {
+    pub(crate) fn show_lease_ages(&self, ages: Ages) {
         // Why the result does not matter: there is one registry of workers in a process.
-        let _ = self.0.ages.set(leases::of(workers, uptime));
+        let _ = self.0.ages.set(ages);
     }
 
     /// Counts a dispatch that is over, when the number of the next one is stored. `holder` held it.
@@ -298,7 +292,6 @@ impl Metrics {
         }
     }
 
-    /// Records whether a worker is connected.
     pub(crate) fn connected(&self, cluster: &ClusterName, is_connected: bool) {
         let labels = self.of(cluster);
         self.0
@@ -387,11 +380,13 @@ mod tests {
     use roadstead_core::cluster::link::{Event, Link};
     use roadstead_core::dispatch::Cause;
     use roadstead_core::lease::{Grant, Moment, Terms};
+    use roadstead_engine::clock::Uptime;
     use roadstead_engine::leader::Leadership;
     use serde_json::{from_value, json};
 
-    use super::{Anew, CLUSTERS_MAX, Ended, Hop, Metrics, Uptime, Workers};
+    use super::{Anew, CLUSTERS_MAX, Ended, Hop, Metrics};
     use crate::remote::Remote;
+    use crate::remote::registry::Registry as Workers;
 
     fn alone() -> Metrics {
         let mut config = Config::without_file("own");
@@ -454,7 +449,8 @@ mod tests {
         let (metrics, workers) = (alone(), Arc::<Workers>::default());
         assert!(!shown(&metrics).contains("roadstead_cluster_lease_age_seconds"));
         let uptime = Uptime::start();
-        metrics.tell_leases_of(workers.clone(), uptime);
+        let shown_of = workers.clone();
+        metrics.show_lease_ages(Box::new(move || shown_of.lease_ages(uptime.now())));
         let remote = |name: &str| {
             let grant = Grant::new(Moment::default(), Terms::of(Duration::from_secs(30)));
             let link = Link::new(Timestamp::UNIX_EPOCH, grant);

@@ -4,15 +4,17 @@
 //! waits for another (`spec/safety.md I12`).
 
 mod active;
+pub(crate) mod fleet;
 mod heartbeat;
 mod held;
 mod identity;
 mod kinds;
+pub(crate) mod lease;
 mod leaving;
+pub(crate) mod needs;
 mod refused;
 pub(crate) mod registry;
-pub(crate) mod results;
-pub(crate) mod supervisor;
+mod supervisor;
 pub(crate) mod told;
 
 use std::collections::BTreeMap;
@@ -46,8 +48,8 @@ use sha1::{Digest as _, Sha1};
 use tokio::sync::Notify;
 
 use self::held::Held;
+use self::needs::Unreadable;
 use crate::capacity::Queues;
-use crate::dispatch::needs::Unreadable;
 use crate::metrics::Metrics;
 
 /// Makes the client of a worker, or returns why there is none; handed in, so that a simulation can use its own.
@@ -75,15 +77,11 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
 ///
 /// Invariant: everything here is of one cluster. A name that leads to another one gets a new `Remote`.
 pub(crate) struct Remote {
-    /// Its name.
     pub(crate) name: ClusterName,
-    /// Our Workloads there, by origin.
     pub(crate) workloads: Arc<Cache<Workload>>,
-    /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
     /// The results of steps of Argo Workflows there; `None` where pods are not sent there.
     pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
-    /// The objects of each Workload there.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
     pub(crate) queues: Queues,
@@ -114,7 +112,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Where this endpoint is.
     pub(crate) fn of(endpoint: &Endpoint) -> Self {
         Self {
             server: endpoint.server.clone(),
@@ -129,7 +126,6 @@ impl Place {
     }
 }
 
-/// Whether and how the cluster can be reached.
 struct Reach {
     link: Link,
     /// The cluster of everything here; `None` before it was recognised.
@@ -207,7 +203,6 @@ impl Remote {
         effect
     }
 
-    /// Asks its link.
     pub(crate) fn link<T>(&self, ask: impl FnOnce(&Link) -> T) -> T {
         self.with(|reach| ask(&reach.link))
     }
@@ -217,7 +212,6 @@ impl Remote {
         self.link(Link::lost_since)
     }
 
-    /// Ends when it is usable again.
     pub(crate) async fn usable_again(&self) {
         self.usable_again.notified().await;
     }
@@ -228,7 +222,6 @@ impl Remote {
         (Late(self), effect)
     }
 
-    /// The client, while it is connected.
     pub(crate) fn client(&self) -> Option<Client> {
         self.with(|reach| {
             let (client, _) = reach.client.as_ref()?;
@@ -236,7 +229,6 @@ impl Remote {
         })
     }
 
-    /// Sets the client, and where it goes.
     fn leads_to(&self, client: Client, endpoint: &Endpoint) {
         self.with(|reach| reach.client = Some((client, Place::of(endpoint))));
     }
@@ -251,7 +243,6 @@ impl Remote {
         self.link(Link::was_connected) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
-    /// Whether the jobs of each kind there are known now.
     pub(crate) fn knows_all_kinds(&self) -> bool {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
@@ -280,7 +271,6 @@ impl Remote {
         changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
-    /// Has everything there listed again.
     fn list_again(&self) {
         self.workloads.distrust();
         for jobs in &self.jobs {

@@ -33,15 +33,14 @@ use crate::ceiling;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::virtual_nodes::{Endpoint, VirtualNodes};
-use crate::dispatch::{self, Dispatch, Memory};
+use crate::dispatch::{self, Dispatch, Memory, candidates, results};
 use crate::families::Families;
 use crate::fresh::Fresh;
 use crate::gc;
-use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
+use crate::remote::fleet::{Ask, Fleet, Greet};
+use crate::remote::lease::Lessor;
 use crate::remote::registry::Registry;
-use crate::remote::results;
-use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::{self, Dial};
 use crate::sites;
 use crate::steps::Steps;
@@ -129,7 +128,6 @@ async fn start(
     Ok(metrics)
 }
 
-/// Where the federation runs.
 struct Site {
     client: Client,
     config: Arc<Config>,
@@ -207,6 +205,10 @@ fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -
     }
 }
 
+fn show_lease_ages(counts: &FederationMetrics, workers: Arc<Registry>, uptime: Uptime) {
+    counts.show_lease_ages(Box::new(move || workers.lease_ages(uptime.now())));
+}
+
 /// Starts all parts that work with worker clusters.
 fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationToken) -> Dispatch {
     let Site {
@@ -226,7 +228,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
-    counts.tell_leases_of(registry.clone(), uptime);
+    show_lease_ages(&counts, registry.clone(), uptime);
     let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
@@ -269,7 +271,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         dial,
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
-        is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
+        is_free: ask(&dispatch, |d, name| candidates::is_free(d, name, (d.clock)())),
         naming: tokio::sync::Mutex::default(),
         metrics: counts,
         told: Arc::default(),

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{Caches, KindCache};
 use roadstead_kinds::rows;
 
+/// Label of pods and results: the name of the Workflow. Every listed result has it.
+pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 /// Annotation of a pod: the name of its result.
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
@@ -46,19 +49,21 @@ impl Steps {
         }
     }
 
-    /// The pod whose result has this name.
     pub(crate) fn pod_of(&self, result: &Key) -> Option<Key> {
         let by_result = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         by_result.get(result).cloned()
     }
 }
 
-/// The manager's own pods.
+pub(crate) fn result_kind() -> ApiResource {
+    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTaskResult");
+    ApiResource::from_gvk_with_plural(&kind, "workflowtaskresults")
+}
+
 pub(crate) fn pods_of(caches: &Caches) -> Option<&KindCache> {
     { caches.jobs.iter() }.find(|jobs| jobs.kind.kind() == &rows::POD)
 }
 
-/// The Workflow of a pod.
 pub(crate) fn workflow_of(pod: &DynamicObject) -> Option<&OwnerReference> {
     let row = &rows::WORKFLOW;
     let mut owners = pod.owner_references().iter();

@@ -107,7 +107,6 @@ impl Wrappers {
         }
     }
 
-    /// Adds its metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.phases.register(registry);
         self.slack.withdrawn.register(registry);
@@ -240,7 +239,6 @@ impl Wrappers {
     }
 }
 
-/// How the pods are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sureness {
     /// From the watch, which may be behind.

@@ -49,17 +49,12 @@ const MANAGERS_MAX: u32 = 100;
 
 #[derive(Clone)]
 pub(crate) struct Fence {
-    /// Client of this cluster.
     pub(crate) client: Client,
     /// Where managers keep their leases.
     pub(crate) namespace: String,
-    /// The caches of this cluster.
     pub(crate) caches: Caches,
-    /// Jobs that are due for a pass.
     pub(crate) jobs_due: Arc<Queue<JobRef>>,
-    /// The clock.
     pub(crate) uptime: Uptime,
-    /// The fence's metrics.
     pub(crate) metrics: Metrics,
     /// The state of the managers.
     pub(crate) knowledge: Arc<Knowledge>,
@@ -70,7 +65,6 @@ pub(crate) struct Fence {
 pub(crate) struct Knowledge {
     /// Whether leases were read at all; before that no manager has a standing.
     looked: AtomicBool,
-    /// By origin.
     managers: Mutex<BTreeMap<String, Manager>>,
     /// Workloads that could not be stopped, and jobs that could not be let go.
     troubles: Troubles<(&'static str, Key)>,
@@ -459,7 +453,6 @@ fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
     }
 }
 
-/// Whether a copy has the policy Fence.
 fn is_fenced_by_policy(workload: &Workload) -> bool {
     roadstead_convert::lost_policy(workload.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
 }

@@ -25,7 +25,6 @@ const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
 
-/// The metrics of the fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
     known: Arc<Mutex<BTreeSet<String>>>,
@@ -65,7 +64,6 @@ impl Metrics {
 pub(crate) struct Withdrawn(Family<Labels, Gauge>);
 
 impl Withdrawn {
-    /// Adds the metric to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "roadstead_slack_queue_withdrawn",
@@ -95,7 +93,6 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Adds all metrics to the registry.
     pub(crate) fn register(&self, registry: &mut Registry) {
         // Wire: shown as `appwrapper_phase_total`.
         registry.register(

@@ -35,6 +35,7 @@ use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::checks::{Checks, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
+use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
@@ -117,7 +118,7 @@ impl Provisioning {
         self.requests.listen(move |change| {
             owners.note(change.key, change.old.map(|r| &**r), change.new.map(|r| &**r));
             for request in [change.old, change.new].into_iter().flatten() {
-                if let Some(owner) = owners::controller(&**request).filter(|owner| owner.kind == "Workload") {
+                if let Some(owner) = controller(&request.metadata).filter(|owner| owner.kind == "Workload") {
                     due.add(
                         Key::new(change.key.namespace.clone(), owner.name.as_str()),
                         Lane::Placed,
@@ -165,7 +166,6 @@ impl Provisioning {
         tasks.spawn("provisioning", leadership.clone().then(stop.clone(), conditions));
     }
 
-    /// The `AdmissionCheck` of this name, if it is ours.
     fn ours(&self, name: &CheckName) -> Option<Arc<AdmissionCheck>> {
         self.caches
             .checks

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
+use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, watcher};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::conditions::workload::{EVICTED, FINISHED};
 use roadstead_api::kueue::v1beta2::Workload;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -26,6 +28,8 @@ struct Past {
     evictions: BTreeMap<(String, String), String>,
     /// By worker, namespace and name of the Workload: the UIDs of its copies.
     copies: BTreeMap<[String; 3], BTreeSet<String>>,
+    /// By worker, namespace and name of a job with a controller of its own: its last status.
+    statuses: BTreeMap<[String; 3], Value>,
 }
 
 /// Records until it is dropped.
@@ -36,7 +40,12 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn start(mut steps: mpsc::Receiver<Step>, workers: &[Cluster]) -> Self {
+    /// Records what happens in these workers, and the statuses of jobs of this kind.
+    pub(super) fn start(
+        mut steps: mpsc::Receiver<Step>,
+        workers: &[Cluster],
+        kind: Option<&ApiResource>,
+    ) -> Self {
         let past = Arc::new(Mutex::new(Past::default()));
         let mut tasks = JoinSet::new();
         let noted = Arc::clone(&past);
@@ -49,6 +58,10 @@ impl History {
             }
         });
         for worker in workers {
+            if let Some(kind) = kind {
+                let jobs = Api::all_with(worker.client.clone(), kind);
+                tasks.spawn(note_statuses(Arc::clone(&past), worker.name.clone(), jobs));
+            }
             let noted = Arc::clone(&past);
             let api: Api<Workload> = Api::all(worker.client.clone());
             let cluster = worker.name.clone();
@@ -95,6 +108,12 @@ impl History {
         lock(&self.past).copies.get(&key).map_or(0, BTreeSet::len)
     }
 
+    /// The last status of a job of the played kind in a worker.
+    pub(super) fn status(&self, worker: &str, namespace: &str, job: &str) -> Option<Value> {
+        let key = [worker, namespace, job].map(str::to_owned);
+        lock(&self.past).statuses.get(&key).cloned()
+    }
+
     /// Why a worker evicted the copy of a Workload last.
     pub(super) fn eviction(&self, namespace: &str, workload: &str) -> Option<String> {
         let key = (namespace.to_owned(), workload.to_owned());
@@ -105,6 +124,24 @@ impl History {
     pub(super) fn end(&self, namespace: &str, workload: &str) -> Option<(String, String)> {
         let key = (namespace.to_owned(), workload.to_owned());
         lock(&self.past).ends.get(&key).cloned()
+    }
+}
+
+async fn note_statuses(past: Arc<Mutex<Past>>, worker: String, jobs: Api<DynamicObject>) {
+    let seen = watcher(jobs, Config::default())
+        .default_backoff()
+        .applied_objects();
+    let mut seen = std::pin::pin!(seen);
+    while let Some(seen) = seen.next().await {
+        // Why errors are skipped: the watcher recovers by itself.
+        let Ok(job) = seen else { continue };
+        let key = [
+            worker.clone(),
+            job.namespace().unwrap_or_default(),
+            job.name_any(),
+        ];
+        let status = job.data["status"].clone();
+        lock(&past).statuses.insert(key, status);
     }
 }
 

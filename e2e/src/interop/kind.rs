@@ -18,6 +18,9 @@ pub enum Kind {
     /// `PyTorchJobs`, with the training operator
     #[value(name = "pytorchjob")]
     PyTorchJob,
+    /// `MPIJobs`, with the MPI operator
+    #[value(name = "mpijob")]
+    MpiJob,
 }
 
 impl Kind {
@@ -27,6 +30,7 @@ impl Kind {
             Self::Job => None,
             Self::JobSet => Some(&JOBSET),
             Self::PyTorchJob => Some(&PYTORCH),
+            Self::MpiJob => Some(&MPI),
         }
     }
 }
@@ -53,6 +57,8 @@ pub(super) struct Facts {
     pub(super) spec: fn(u32, End) -> Value,
     /// Whether its status shows two running pods.
     pub(super) both_run: fn(&Value) -> bool,
+    /// The fields of its status that do not change after its end.
+    pub(super) lasting: &'static [&'static str],
 }
 
 /// How the pods of a job end.
@@ -91,6 +97,7 @@ const JOBSET: Facts = Facts {
             .count()
             == 2
     },
+    lasting: &["conditions", "restarts", "terminalState"],
 };
 
 const PYTORCH: Facts = Facts {
@@ -104,26 +111,49 @@ const PYTORCH: Facts = Facts {
     managed_by: "/spec/runPolicy/managedBy",
     succeeded: "Succeeded",
     spec: |seconds, end| {
-        // Why not always `Never`: the operator calls a job failed whose pods were deleted when it was held.
-        let restart = match end {
-            End::Well => "OnFailure",
-            End::Badly => "Never",
-        };
-        let role = json!({
-            "replicas": 1, "restartPolicy": restart, "template": template("pytorch", seconds, end),
-        });
+        let role = role("pytorch", seconds, end);
         json!({"pytorchReplicaSpecs": {"Master": role, "Worker": role}})
     },
-    both_run: |job| {
-        let roles = job["status"]["replicaStatuses"].as_object();
-        roles
-            .into_iter()
-            .flatten()
-            .filter(|(_, one)| one["active"] == 1)
-            .count()
-            == 2
-    },
+    both_run: both_roles_run,
+    lasting: &["conditions", "startTime", "completionTime"],
 };
+
+const MPI: Facts = Facts {
+    framework: "kubeflow.org/mpijob",
+    runs: Runs::MpiJobs,
+    version: "v2beta1",
+    kind: "MPIJob",
+    plural: "mpijobs",
+    spec: |seconds, end| {
+        let role = role("mpi", seconds, end);
+        let policy = match end {
+            End::Well => json!({}),
+            // Why: the launcher is a Job, which is tried again by default.
+            End::Badly => json!({"backoffLimit": 0}),
+        };
+        json!({"runPolicy": policy, "mpiReplicaSpecs": {"Launcher": role, "Worker": role}})
+    },
+    ..PYTORCH
+};
+
+/// One replica of a role of Kubeflow.
+fn role(container: &str, seconds: u32, end: End) -> Value {
+    // Why not always `Never`: the operator calls a job failed whose pods were deleted when it was held.
+    let restart = match end {
+        End::Well => "OnFailure",
+        End::Badly => "Never",
+    };
+    json!({
+        "replicas": 1, "restartPolicy": restart, "template": template(container, seconds, end),
+    })
+}
+
+/// Whether the pods of two roles run.
+fn both_roles_run(job: &Value) -> bool {
+    let roles = job["status"]["replicaStatuses"].as_object();
+    let active = roles.into_iter().flatten().filter(|(_, one)| one["active"] == 1);
+    active.count() == 2
+}
 
 fn template(container: &str, seconds: u32, end: End) -> Value {
     let mut annotations = json!({RUN_SECONDS: seconds.to_string()});

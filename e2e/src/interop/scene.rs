@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::history::History;
-use super::kind::Kind;
+use super::kind::{Facts, Kind};
 use crate::observer::{Cluster, Observer};
 use crate::options::TTL_CONTROLLER;
 use crate::stage::{Engine, Spec, Stage, Worker};
@@ -103,7 +103,8 @@ impl Scene {
         });
         let workers = vec![seen_target, seen_other];
         let (observer, steps) = Observer::start(seen_manager, workers.clone());
-        let history = History::start(steps, &workers);
+        let played = kind.facts().map(Facts::resource);
+        let history = History::start(steps, &workers, played.as_ref());
         Ok(Self {
             title,
             theirs,

@@ -71,8 +71,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("deploy", &["kinds", "api"]),
-    ("apiserver", &[]),
-    ("world", &["api"]),
+    ("apiserver", &["core"]),
+    ("world", &["api", "core"]),
     (
         "e2e",
         &["kinds", "api", "apiserver", "convert", "core", "serve", "world"],

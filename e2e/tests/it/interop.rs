@@ -6,10 +6,15 @@ use tokio::process::Command;
 
 use crate::shared::output_of;
 
+/// Kinds whose own controllers are built here, and which the reference dispatches too.
+const KINDS: [&str; 3] = ["jobset", "pytorchjob", "mpijob"];
+
 /// Spec: multikueue 5, 11.57
 #[tokio::test]
-async fn jobsets_of_our_manager_run_on_a_worker_of_the_reference() {
-    let mut interop = Command::new(env!("CARGO_BIN_EXE_interop"));
-    let said = output_of(interop.args(["--kind", "jobset", "--direction", "kueue-workers"])).await;
-    assert!(said.ends_with("4 passed, 0 failed\n"), "{said}");
+async fn jobs_of_several_kinds_run_beside_the_reference_in_both_directions() {
+    for kind in KINDS {
+        let mut interop = Command::new(env!("CARGO_BIN_EXE_interop"));
+        let said = output_of(interop.args(["--kind", kind])).await;
+        assert!(said.ends_with("8 passed, 0 failed\n"), "{kind}: {said}");
+    }
 }

@@ -76,7 +76,7 @@ const BANKS: &[Bank] = &[
     Bank {
         module: "interop",
         ordinary: "not played, because the reference takes five minutes to build",
-        nightly: "JobSets run with the reference as a worker of our manager",
+        nightly: "JobSets, PyTorchJobs and MPIJobs run with the reference as a worker of our manager, and with our workers under its manager",
     },
     Bank {
         module: "operator",

@@ -61,7 +61,6 @@ pub(super) struct Cluster {
     pub(super) unknown: BTreeMap<String, Mark>,
 }
 
-/// One entry of `contexts`.
 #[derive(serde::Deserialize)]
 pub(super) struct NamedContext {
     pub(super) name: String,
@@ -78,7 +77,6 @@ pub(super) struct Context {
     pub(super) user: Option<String>,
 }
 
-/// One entry of `users`.
 #[derive(serde::Deserialize)]
 pub(super) struct NamedUser {
     pub(super) name: String,
@@ -86,7 +84,6 @@ pub(super) struct NamedUser {
     pub(super) user: Option<User>,
 }
 
-/// The credentials of a user.
 #[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct User {

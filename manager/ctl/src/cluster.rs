@@ -43,7 +43,6 @@ fn check_name(name: &str) -> Result<(), Failure> {
     .code(Code::Usage))
 }
 
-/// The Secret that a cluster uses, if any.
 pub(crate) fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
     match &cluster.spec.cluster_source.kube_config {
         Some(KubeConfig {

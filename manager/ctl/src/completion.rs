@@ -92,7 +92,6 @@ fn clusters() -> Vec<CompletionCandidate> {
     candidates(Line::typed().read(Kind::Clusters))
 }
 
-/// Names of namespaces.
 fn namespaces() -> Vec<CompletionCandidate> {
     candidates(Line::typed().read(Kind::Namespaces))
 }

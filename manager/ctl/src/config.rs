@@ -10,7 +10,6 @@ use crate::args::{Check, Format};
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// The result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {

@@ -21,7 +21,6 @@ use crate::output;
 use checks::{Finding, Level};
 use facts::Facts;
 
-/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {

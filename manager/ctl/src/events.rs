@@ -75,7 +75,6 @@ pub async fn run(args: &Events, clock: fn() -> Timestamp) -> Result<(), Failure>
     Ok(())
 }
 
-/// The job of that name and its Workloads.
 async fn of_job(client: &Client, namespace: &str, name: &str) -> Result<Vec<row::Target>, Failure> {
     let workloads: Vec<Workload> = explain::find(&Api::namespaced(client.clone(), namespace), name).await?;
     if workloads.is_empty() {

@@ -148,7 +148,6 @@ impl Asked {
     }
 }
 
-/// One line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     /// The columns that are always shown, but the age.

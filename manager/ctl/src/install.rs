@@ -25,7 +25,6 @@ use crate::output::{self, say};
 use cluster::Site;
 use plan::Step;
 
-/// The field manager of an installation.
 const FIELD_MANAGER: &str = "roadstead-install";
 /// How often the cluster is checked while waiting.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -40,7 +39,6 @@ impl Part {
     }
 }
 
-/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Installed {

@@ -30,9 +30,7 @@ pub(crate) async fn connect(home: &Home) -> Result<Client, Failure> {
 /// The namespaces that a command looks into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All of them.
     All,
-    /// This one.
     One(String),
 }
 
@@ -88,7 +86,6 @@ pub(crate) fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, se
 pub(crate) enum Form {
     /// The object by itself: it was asked for by its name.
     One,
-    /// A `List`.
     List,
 }
 

@@ -81,7 +81,6 @@ fn report(args: &Sync, synced: &Synced) -> Result<(), Failure> {
     })
 }
 
-/// Reads both sides.
 async fn look(args: &Sync) -> Result<(Client, Synced), Failure> {
     let client = access::manager(&args.manager).await?;
     registered(&Api::<MultiKueueCluster>::all(client.clone()), &args.cluster).await?;

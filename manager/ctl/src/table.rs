@@ -43,7 +43,6 @@ impl Columns {
     }
 }
 
-/// The lines of a table of its own.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let header = header.iter().map(|&name| name.to_owned()).collect();
     let mut all = vec![header];

@@ -23,12 +23,10 @@ pub(crate) struct Ledger(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    /// By cluster and ClusterQueue.
     places: BTreeMap<ClusterName, BTreeMap<String, Sent>>,
     ages: VecDeque<(Timestamp, Place, Key)>,
 }
 
-/// What was sent to one queue.
 #[derive(Debug, Default)]
 struct Sent {
     each: BTreeMap<Key, Amounts>,
@@ -36,7 +34,6 @@ struct Sent {
 }
 
 impl Ledger {
-    /// A Workload was sent there.
     pub(crate) fn sent(&self, place: Place, workload: &Key, amounts: Amounts, now: Timestamp) {
         let mut book = self.lock();
         book.forget_old(now);

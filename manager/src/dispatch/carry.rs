@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Dispatch;
-use super::needs::{ANSWER_MAX, objects};
+use crate::remote::needs::{ANSWER_MAX, objects};
 
 /// What is brought in one namespace of a worker; it exists only with the consent of both namespaces.
 pub(super) struct Carrier<'a> {
@@ -33,7 +33,6 @@ pub(super) struct Carrier<'a> {
 
 /// Whether an object can be brought.
 enum Source {
-    /// Its content.
     Content(Value),
     /// Why it cannot.
     Not(&'static str),
@@ -222,10 +221,8 @@ fn change(need: &Need, present: &DynamicObject, content: &Value, copy: &Workload
     Some(patch)
 }
 
-/// The answer to a read.
 enum Answer<T> {
     Known(Option<T>),
-    /// It may not be read.
     Forbidden,
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt as _;
 use roadstead_core::dispatch::Site;
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::KindCache;
+use roadstead_jobs::labels::controller;
 use roadstead_kinds::Kind;
 use roadstead_kubeio::cache::Health;
 
@@ -27,8 +27,7 @@ pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) 
         return remote.jobs.get(held);
     }
     let copy = remote.workloads.get(key)?;
-    let owners = copy.owner_references();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    let owner = controller(&copy.metadata)?;
     let is_it = |jobs: &&KindCache| jobs.kind.kind().is(group_of(&owner.api_version), &owner.kind);
     remote.jobs.iter().find(is_it)
 }
@@ -39,7 +38,6 @@ pub(super) fn state_on(remote: &Remote, kind: Option<&Kind>) -> KindState {
     jobs.map_or(KindState::Serving, KindCache::state)
 }
 
-/// Sets at each site whether it serves this kind.
 pub(super) fn note_kind(d: &Dispatch, sites: &mut BTreeMap<ClusterName, Site>, kind: Option<&Kind>) {
     for (name, site) in sites {
         let remote = d.registry.get(name);

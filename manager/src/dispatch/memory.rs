@@ -24,7 +24,6 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
 
-/// What is remembered of all Workloads.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
@@ -175,7 +174,6 @@ impl Memory {
         going.get(key).is_some_and(|uids| uids.contains(uid))
     }
 
-    /// The failures of a Workload.
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
         let all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)
@@ -187,7 +185,6 @@ impl Memory {
             .unwrap_or_default()
     }
 
-    /// Forgets a Workload that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(key);

@@ -8,6 +8,7 @@ use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, JobKey, JobRef, KindCache, is_of_group};
 use roadstead_engine::jobs::job_of;
 use roadstead_jobs::kind::{Later, Members, Unmatched};
+use roadstead_jobs::labels::controller;
 
 use super::Dispatch;
 
@@ -15,12 +16,10 @@ use super::Dispatch;
 pub(super) struct Owning<'a> {
     pub(super) jobs: &'a KindCache,
     pub(super) key: JobKey,
-    /// Its UID, if it is one object.
     uid: Option<String>,
 }
 
 impl Owning<'_> {
-    /// All its objects.
     pub(super) fn job(&self) -> Option<CachedJob> {
         let is_it = |job: &CachedJob| self.uid.is_none() || job.first().uid() == self.uid;
         self.jobs.job(&self.key).filter(is_it)
@@ -42,17 +41,13 @@ pub(super) fn local_job(owner: &Owning<'_>, workload: &Workload) -> Option<Cache
     })
 }
 
-/// The job of a Workload.
 pub(super) fn owner_of<'a>(d: &'a Dispatch, workload: &Workload) -> Option<Owning<'a>> {
     if is_of_group(workload) {
         let JobRef { kind, key } = job_of(&d.caches, workload)?;
         let jobs = d.caches.jobs.get(kind)?;
         return Some(Owning { jobs, key, uid: None });
     }
-    let owner = workload
-        .owner_references()
-        .iter()
-        .find(|o| o.controller == Some(true))?;
+    let owner = controller(&workload.metadata)?;
     let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
     let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
     Some(Owning {

@@ -21,15 +21,14 @@ use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate, There};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods, Unmatched};
+use roadstead_jobs::labels::controller;
 use roadstead_kinds::{Ability, Idle};
 
-use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::together;
+use super::{Dispatch, candidates, together};
 use crate::remote::Remote;
-use crate::sites;
 
 /// Everything that [`dispatch::plan`] reads, owned.
 pub(super) struct Scene {
@@ -53,12 +52,10 @@ pub(super) struct Scene {
     policy: Policy,
     /// The kind and the objects of the local job, to create its copies from.
     pub(super) local_job: Option<(&'static dyn JobKind, CachedJob)>,
-    /// The key of the job.
     pub(super) job_key: Option<JobKey>,
 }
 
 impl Scene {
-    /// The decision.
     pub(super) fn plan(&self, local: Local, now: Timestamp) -> Plan {
         let observed = Observed {
             workload: &self.workload,
@@ -94,7 +91,6 @@ impl Scene {
         self.epoch
     }
 
-    /// The policy for a lost worker.
     pub(super) const fn lost(&self) -> LostPolicy {
         self.policy.lost
     }
@@ -226,10 +222,10 @@ pub(super) fn scene(
     let dispatcher = if is_followed {
         d.policy.dispatcher
     } else {
-        sites::dispatcher(d, &clusters)
+        candidates::dispatcher(d, &clusters)
     };
     let known = remotes.keys().cloned();
-    let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    let mut sites = candidates::sites(d, &workload, known, dispatcher, (d.clock)());
     note_kind(d, &mut sites, kind);
     Scene {
         sites,
@@ -352,12 +348,9 @@ fn owner(
             value: value.to_owned(),
         };
     }
-    let owners = stored.map(ApiWorkload::owner_references).unwrap_or_default();
-    match owners
-        .iter()
-        .find(|o| o.controller == Some(true))
-        .or_else(|| owners.first())
-    {
+    let owner =
+        stored.and_then(|stored| controller(&stored.metadata).or_else(|| stored.owner_references().first()));
+    match owner {
         // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
         Some(owner) if is_known(group_of(&owner.api_version), &owner.kind) => Owner::Managed,
         Some(owner) => Owner::NoAdapter {
@@ -475,11 +468,6 @@ fn former_job<'a>(
         .job(job_key)?
         .only(|object| named(object).as_ref() != Some(key))?;
     Some((jobs, job))
-}
-
-/// Every Workload with an object of ours on a worker.
-pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
-    remote.held.all()
 }
 
 fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: bool) -> RemoteWorkload {

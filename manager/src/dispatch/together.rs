@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations::SPREAD;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::dispatch::together::{Age, Course, Place, Search};
 use roadstead_core::dispatch::{Cordon, Failure};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -20,7 +21,6 @@ use roadstead_kubeio::queue::Lane;
 
 use super::Dispatch;
 use super::kind::state_on;
-use crate::families::Relative;
 use crate::sites;
 use crate::steps::pods_of;
 
@@ -36,62 +36,57 @@ pub(super) struct Choice {
 pub(super) fn choice(d: &Dispatch, key: &Key, job: Option<&CachedJob>, clusters: Vec<ClusterName>) -> Choice {
     let pod = job.map(CachedJob::first);
     let stays = |pod: &&Arc<DynamicObject>| pod.annotations().get(SPREAD).is_none_or(|said| said != "true");
-    let Some(pod) = pod.filter(stays) else {
-        return Choice {
-            clusters,
-            behind: None,
-        };
+    let course = pod.filter(stays).map_or(Course::Free, |pod| {
+        let may = |cluster: &ClusterName| clusters.contains(cluster) && takes(d, key, cluster);
+        course(d, key, pod, may)
+    });
+    let (clusters, behind) = match course {
+        Course::To(cluster) => (vec![cluster], None),
+        Course::Behind(first) => (clusters, Some(first)),
+        Course::Free => (clusters, None),
     };
-    match home(d, pod) {
-        Some(home) if clusters.contains(&home) && takes(d, key, &home) => Choice {
-            clusters: vec![home],
-            behind: None,
-        },
-        Some(_) | None => Choice {
-            clusters,
-            behind: first_of(d, key, pod),
-        },
-    }
+    Choice { clusters, behind }
 }
 
-/// The cluster of another pod of the same family.
-fn home(d: &Dispatch, pod: &DynamicObject) -> Option<ClusterName> {
-    d.families.among_others(pod, |other| {
-        let workloads = d.caches.owners.of(other.uid);
-        let mut placed = workloads.iter().filter_map(|workload| {
-            let workload = d.caches.workloads.get(workload)?;
-            workload.cluster_name().map(ClusterName::from)
-        });
-        placed.next()
+fn course(d: &Dispatch, key: &Key, pod: &DynamicObject, may: impl Fn(&ClusterName) -> bool) -> Course {
+    let Some(own) = d.caches.workloads.get(key) else {
+        return Course::Free;
+    };
+    let mut search = Search::new(age(&own));
+    let decided = among_relatives(d, pod, |other, is_alike| {
+        search.meet(age(other), place(d, other, is_alike), &may)
+    });
+    decided.unwrap_or_else(|| search.end())
+}
+
+/// The first answer for a Workload with a pod of the same family, and whether that pod was made from the same template. A Workload with
+/// several such pods is asked about for each.
+fn among_relatives<T>(
+    d: &Dispatch,
+    pod: &DynamicObject,
+    mut answer: impl FnMut(&Workload, bool) -> Option<T>,
+) -> Option<T> {
+    d.families.among_others(pods_of(&d.caches)?, pod, |other| {
+        let workloads = d.caches.workloads_of(other.job, other.uid);
+        let mut stored = workloads.iter().filter_map(|key| d.caches.workloads.get(key));
+        stored.find_map(|workload| answer(&workload, other.is_alike))
     })
 }
 
-/// The first of the Workloads of pods that are alike and seek a place too, if it is not this one. Why one at a time: all would be
-/// offered at once, and different clusters would take them.
-fn first_of(d: &Dispatch, key: &Key, pod: &DynamicObject) -> Option<String> {
-    let own = d.caches.workloads.get(key)?;
-    let mut first = own.clone();
-    d.families.among_others(pod, |other: Relative<'_>| {
-        let workloads = other.is_alike.then(|| d.caches.owners.of(other.uid));
-        for workload in workloads.into_iter().flatten() {
-            if let Some(workload) = d.caches.workloads.get(&workload)
-                && seeks(d, &workload)
-                && age(&workload) < age(&first)
-            {
-                first = workload;
-            }
-        }
-        None::<()>
-    });
-    (age(&first) < age(&own)).then(|| first.name_any())
+fn age(workload: &Workload) -> Age<'_> {
+    let created = workload.metadata.creation_timestamp.as_ref();
+    Age {
+        created: created.map(|time| time.0),
+        name: workload.metadata.name.as_deref().unwrap_or_default(),
+    }
 }
 
-fn age(workload: &Workload) -> (Option<jiff::Timestamp>, &str) {
-    let created = workload.metadata.creation_timestamp.as_ref();
-    (
-        created.map(|time| time.0),
-        workload.metadata.name.as_deref().unwrap_or_default(),
-    )
+fn place(d: &Dispatch, workload: &Workload, is_alike: bool) -> Place {
+    match workload.cluster_name() {
+        Some(cluster) => Place::In(ClusterName::from(cluster)),
+        None if is_alike && seeks(d, workload) => Place::Seeking,
+        None => Place::Nowhere,
+    }
 }
 
 /// Whether a Workload holds quota for workers, or is about to be looked at for the first time, and has no cluster yet.
@@ -155,12 +150,9 @@ impl Dispatch {
     }
 
     fn wake_relatives_of(&self, pod: &DynamicObject) {
-        self.families.among_others(pod, |other| {
-            for key in self.caches.owners.of(other.uid) {
-                let workload = self.caches.workloads.get(&key);
-                if workload.is_some_and(|workload| seeks(self, &workload)) {
-                    self.due.add(key, Lane::New);
-                }
+        among_relatives(self, pod, |workload, _| {
+            if seeks(self, workload) {
+                self.due.add(roadstead_kubeio::cache::key_of(workload), Lane::New);
             }
             None::<()>
         });

@@ -191,13 +191,13 @@ impl VirtualNodes {
         if cluster.is_some_and(|cluster| sites::is_given_up(remote, &cluster)) {
             return true;
         }
-        let uid = self.pods.objects.get(pod).and_then(|pod| pod.uid());
-        let workloads = uid
-            .map(|uid| self.dispatch.caches.owners.of(&uid))
-            .unwrap_or_default();
+        let caches = &self.dispatch.caches;
+        let of = |pod: &DynamicObject| Some(caches.workloads_of(&self.pods.key_of(pod), &pod.uid()?));
+        let workloads = { self.pods.objects.get(pod) }.and_then(|pod| of(&pod));
+        let workloads = workloads.unwrap_or_default();
         let mut stored = workloads
             .iter()
-            .filter_map(|key| self.dispatch.caches.workloads.get(key))
+            .filter_map(|key| caches.workloads.get(key))
             .peekable();
         stored.peek().is_some()
             && stored.all(|workload| workload.cluster_name() != Some(remote.name.as_str()))

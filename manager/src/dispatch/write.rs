@@ -36,9 +36,9 @@ use tokio_util::sync::CancellationToken;
 use super::carry::Carrier;
 use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
-use super::{Dispatch, needs, read};
+use super::{Dispatch, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::Remote;
+use crate::remote::{Remote, needs};
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
@@ -414,7 +414,6 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Creates the copies that are missing.
     async fn create_copies(
         &self,
         jobs: &KindCache,

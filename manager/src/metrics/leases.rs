@@ -6,7 +6,6 @@
 //! *Source*: `spec/multikueue.md 8`.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -14,10 +13,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use roadstead_core::name::ClusterName;
-use roadstead_engine::clock::Uptime;
 
 use super::{CLUSTERS_MAX, Metrics};
-use crate::remote::registry::Registry;
 
 const NAME: &str = "roadstead_cluster_lease_age_seconds";
 const HELP: &str = "Time since this manager last renewed its lease on a worker; none where it keeps none";
@@ -25,7 +22,6 @@ const HELP: &str = "Time since this manager last renewed its lease on a worker; 
 /// The age of each lease, by worker.
 pub(super) type Ages = Box<dyn Fn() -> Vec<(ClusterName, Duration)> + Send + Sync>;
 
-/// The collector of the ages.
 pub(super) struct LeaseAges(pub(super) Metrics);
 
 impl fmt::Debug for LeaseAges {
@@ -48,15 +44,4 @@ impl Collector for LeaseAges {
         }
         Ok(())
     }
-}
-
-/// The ages of our leases on these workers.
-pub(super) fn of(registry: Arc<Registry>, uptime: Uptime) -> Ages {
-    Box::new(move || {
-        let (all, now) = (registry.all(), uptime.now());
-        let aged = all
-            .iter()
-            .filter_map(|remote| Some((remote.name.clone(), remote.link(|link| link.lease_age(now))?)));
-        aged.collect()
-    })
 }

@@ -11,7 +11,7 @@ use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::write::{self, Written};
 
 use super::Remote;
-use super::supervisor::{Fleet, LOOK};
+use super::fleet::{Fleet, LOOK};
 use super::told::REMEDY;
 
 /// The name of this write in the memory of reported failures.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use super::Remote;
-use super::supervisor::{Fleet, NOT_ACCEPTED};
+use super::fleet::{Fleet, NOT_ACCEPTED};
 use crate::metrics::Ended;
 
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
@@ -59,11 +59,9 @@ pub(super) async fn lost(fleet: &Fleet, remote: &Remote, client: &Client) -> Str
 /// The answer to a question for a sign of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// Any answer.
     Lives,
     /// It does not accept our credential (any more).
     Unauthorized,
-    /// No answer.
     Silent,
 }
 
@@ -77,7 +75,6 @@ impl Sign {
     }
 }
 
-/// Asks for a sign of life.
 async fn asks(fleet: &Fleet, remote: &Remote, client: &Client) -> Sign {
     let started = Instant::now();
     let answer = tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await;

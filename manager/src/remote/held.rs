@@ -25,7 +25,6 @@ struct Holdings {
 /// The objects of one Workload; at least one.
 #[derive(Debug, Default)]
 struct Holding {
-    /// Whether its copy is there.
     copy: bool,
     /// The pods that it asks for, unless it has ended.
     pods: u64,
@@ -53,7 +52,6 @@ fn pods_of(copy: &Workload) -> u64 {
 }
 
 impl Held {
-    /// Updates it by a change of a copy.
     pub(super) fn copy_changed(&self, change: &Change<'_, Workload>) {
         match (change.old, change.new) {
             (_, Some(copy)) => self.change(change.key, |holding| {
@@ -66,7 +64,6 @@ impl Held {
         }
     }
 
-    /// Updates it by a change of a job.
     pub(super) fn job_changed(&self, kind: usize, change: &Change<'_, DynamicObject>) {
         let of = |job: Option<&Arc<DynamicObject>>| job.and_then(|job| named(job));
         let (before, after) = (of(change.old), of(change.new));

@@ -19,11 +19,10 @@ use roadstead_kubeconfigs::account::rights::IDENTITY;
 use roadstead_kubeio::failure::Failure;
 use serde_json::json;
 
+use super::fleet::{Fleet, NOT_ACCEPTED};
 use super::leaving::{LOOK, TRIES};
-use super::supervisor::{Fleet, NOT_ACCEPTED};
 use super::{Place, Remote};
 
-/// What is remembered of a cluster.
 fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
     let text = cluster.annotations().get(CLUSTER_IDENTITY)?;
     Identity::read(text)
@@ -32,11 +31,9 @@ fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
 /// What to do with the cluster to which a Secret leads now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recognised {
-    /// It may be connected.
     Enter,
     /// This process knows another cluster under this name: it must begin anew.
     BeginAnew,
-    /// It is not to be used.
     Refused(Reason, String),
     /// Its identity cannot be read, or cannot be stored: the attempt to connect has failed.
     Failed(String),

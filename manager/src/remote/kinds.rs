@@ -13,7 +13,7 @@ use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::trouble;
 
 use super::Remote;
-use super::supervisor::{Fleet, of_kind};
+use super::fleet::{Fleet, of_kind};
 
 /// How long a connection that is being opened waits for kinds about which the API server does not answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);

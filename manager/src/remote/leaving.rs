@@ -15,7 +15,7 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use super::supervisor::Fleet;
+use super::fleet::Fleet;
 use super::told::REMEDY;
 
 /// How often a cluster that leaves is looked at.

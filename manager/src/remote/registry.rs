@@ -3,8 +3,10 @@
 //! Invariant: what is handed out is owned (`Arc`), so no guard of the map ever leaves this file.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use dashmap::DashMap;
+use roadstead_core::lease::Moment;
 use roadstead_core::name::ClusterName;
 
 use super::Remote;
@@ -18,7 +20,6 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The cluster of this name.
     pub(crate) fn get(&self, name: &ClusterName) -> Option<Arc<Remote>> {
         self.by_name.get(name).map(|entry| entry.value().clone())
     }
@@ -26,6 +27,13 @@ impl Registry {
     /// All clusters, in the order of their names.
     pub(crate) fn all(&self) -> Arc<[Arc<Remote>]> {
         self.sorted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How old our lease on each worker is, where one is kept.
+    pub(crate) fn lease_ages(&self, now: Moment) -> Vec<(ClusterName, Duration)> {
+        let age =
+            |remote: &Arc<Remote>| Some((remote.name.clone(), remote.link(|link| link.lease_age(now))?));
+        self.all().iter().filter_map(age).collect()
     }
 
     /// Adds or replaces a cluster.

@@ -13,12 +13,9 @@ use roadstead_core::bug;
 use roadstead_core::cluster::Reason;
 use roadstead_core::cluster::link::{Event, Link};
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::Templates;
-use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
-use roadstead_jobs::JobKind;
-use roadstead_kubeconfigs::check::{Refusal, Rules};
-use roadstead_kubeio::cache::{Cache, Change, Health};
+use roadstead_kubeconfigs::check::Refusal;
+use roadstead_kubeio::cache::{Change, Health};
 use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::failure::Failure;
@@ -28,86 +25,27 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::fleet::{Fleet, LOOK, of_kind};
 use super::identity::Recognised;
 use super::kinds;
+use super::lease::{Renewed, report, rights};
 use super::leaving;
 use super::refused::Refused;
-use super::registry::Registry;
-use super::told::{self, Told};
-use super::{Dial, Place, Remote, Secrets, heartbeat, results};
-use crate::lease::{Lessor, Renewed, report, rights};
-use crate::metrics::Metrics;
+use super::told;
+use super::{Place, Remote, heartbeat};
+use crate::steps::{WORKFLOW_LABEL, result_kind};
 
-/// How often a lost worker is looked for between the attempts of the back-off table, and how often a failed write is repeated.
-pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// How often the listing is checked, and for how long it is waited for.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
-/// The texts of API servers about a kind that they do not serve.
-const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
-
-/// The text of API servers about a credential that they do not know, or no longer.
-const UNAUTHORIZED: &str = "Unauthorized";
-/// The same in a sentence for the user.
-pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
-                            was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
-                            into its Secret";
 /// The kind without which a cluster is no worker.
 const WORKLOAD: &str = "Workload";
 /// The name of this action in the memory of reported failures.
 const ORIGIN: &str = "claiming the lease of this origin";
 const IDENTITY: &str = "recognising the cluster";
-/// A question about a cluster.
-pub(crate) type Ask = Box<dyn Fn(&ClusterName) -> bool + Send + Sync>;
-/// What is done with a new cluster, until the token is cancelled.
-pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
-
-/// What the supervisors share.
-pub(crate) struct Fleet {
-    /// Client of the manager cluster.
-    pub(crate) client: Client,
-    /// The MultiKueueClusters of the manager.
-    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
-    /// Secrets of our namespace.
-    pub(crate) secrets: Secrets,
-    /// Our namespace, where the Secrets are.
-    pub(crate) namespace: String,
-    /// Where connected clusters are found.
-    pub(crate) registry: Arc<Registry>,
-    /// Kinds to watch on workers.
-    pub(crate) kinds: Vec<&'static dyn JobKind>,
-    /// The pod templates, shared between all clusters.
-    pub(crate) templates: Arc<Templates>,
-    /// Label selector of our objects on workers.
-    pub(crate) ours: String,
-    /// What is accepted in a kubeconfig.
-    pub(crate) rules: Rules,
-    /// Our leases.
-    pub(crate) lessor: Arc<Lessor>,
-    /// How a worker's client is made.
-    pub(crate) dial: Dial,
-    /// Told about every gain and loss of a connection.
-    pub(crate) changed: Arc<Dirty<ClusterName>>,
-    /// Called once for each new cluster, before it is connected.
-    pub(crate) greet: Greet,
-    /// Whether a cluster holds nothing of ours any more.
-    pub(crate) is_free: Ask,
-    /// Locked while the cluster of a name is decided.
-    pub(crate) naming: tokio::sync::Mutex<()>,
-    /// The metrics.
-    pub(crate) metrics: Metrics,
-    /// What was logged of each cluster.
-    pub(crate) told: Arc<Told>,
-    /// The time.
-    pub(crate) clock: Clock,
-    /// The planted bug.
-    #[cfg(feature = "bugbank")]
-    pub(crate) policy: roadstead_core::dispatch::Policy,
-}
-
 struct Supervised {
     stop: CancellationToken,
     nudge: Arc<Notify>,
@@ -373,7 +311,7 @@ fn watch_results(
     (watching, tasks): (&CancellationToken, &mut JoinSet<()>),
 ) {
     let Some(results) = &remote.results else { return };
-    let (kind, labels) = (results::kind(), Some(results::WORKFLOW_LABEL.to_owned()));
+    let (kind, labels) = (result_kind(), Some(WORKFLOW_LABEL.to_owned()));
     let api = Api::all_with(client.clone(), &kind);
     let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
     let here = tracing::warn_span!("worker", cluster = %remote.name);
@@ -504,7 +442,6 @@ impl Fleet {
         tokio::join!(tell, self.keep_holding(remote.name.as_str()));
     }
 
-    /// An attempt to connect has failed.
     async fn fails(&self, remote: &Remote, why: String) {
         let now = (self.clock)();
         remote.step(Event::NotConnected { why: &why, now });
@@ -535,18 +472,6 @@ async fn refuse(
         biased;
         () = nudge.notified() => {}
         () = tokio::time::sleep(TAKEN_PAUSE) => {}
-    }
-}
-
-/// Why a kind cannot be watched. The text of an API server about a kind that it does not serve names no kind, and its text about an
-/// expired or withdrawn credential is one word.
-pub(super) fn of_kind(kind: &str, why: String) -> String {
-    if NOT_SERVED.iter().any(|words| why.contains(words)) {
-        format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
-    } else if why == UNAUTHORIZED {
-        NOT_ACCEPTED.to_owned()
-    } else {
-        why
     }
 }
 

@@ -43,7 +43,6 @@ impl Told {
         }
     }
 
-    /// An attempt to connect has failed.
     pub(super) fn not_connected(&self, cluster: &str, why: &str, next: Timestamp) {
         if self.0.is_news((cluster.into(), CONNECTING), why) {
             tracing::warn!(
@@ -57,13 +56,11 @@ impl Told {
         }
     }
 
-    /// It is connected.
     pub(super) fn connected(&self, cluster: &str) {
         let failed_attempts = self.0.ends(&(cluster.into(), CONNECTING)).unwrap_or_default();
         tracing::info!(cluster, failed_attempts, "connected");
     }
 
-    /// Forgets a worker that has left.
     pub(super) fn left(&self, cluster: &str) {
         self.0.retain(|(name, _)| name.as_str() != cluster);
     }

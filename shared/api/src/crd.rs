@@ -223,7 +223,6 @@ fn make_structural(schema: &mut Value) {
     }
 }
 
-/// Replaces "this or null" by "this".
 fn take_out_null(object: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = object.get_mut("type") {
         types.retain(|name| name != "null");

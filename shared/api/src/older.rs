@@ -22,7 +22,6 @@ impl Older {
         self.0
     }
 
-    /// Sets a keyword of a field.
     pub(crate) fn set(&mut self, path: &str, keyword: &str, value: impl Into<Value>) {
         self.at(path).insert(keyword.to_owned(), value.into());
     }
@@ -78,18 +77,15 @@ impl Older {
             .expect("a field of the parent")
     }
 
-    /// Renames a field.
     pub(crate) fn rename(&mut self, parent: &str, name: &str, to: &str) {
         let schema = self.remove(parent, name);
         self.add(parent, to, schema);
     }
 
-    /// Lists the required fields.
     pub(crate) fn require(&mut self, path: &str, names: &[&str]) {
         self.set(path, "required", names);
     }
 
-    /// Replaces the rule with this message.
     #[expect(clippy::expect_used, reason = "a test builds every definition")]
     pub(crate) fn replace_rule(&mut self, path: &str, message: &str, by: Value) {
         let rules = self.at(path).get_mut("x-kubernetes-validations");

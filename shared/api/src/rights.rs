@@ -139,7 +139,6 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// Where the leases of nodes lie.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// What a manager with `virtualNodes.enable` must be allowed besides [`manifests`]: to keep a node for each worker cluster, and to put

@@ -16,7 +16,6 @@ use crate::request::Call;
 use crate::selector::Labels;
 use crate::server::Server;
 
-/// The operation of an admission review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -152,7 +151,6 @@ impl Server {
             .collect()
     }
 
-    /// An object of one version of a kind in another.
     async fn in_version(&self, mut object: Value, from: &Kind, to: &Kind) -> Result<Value, Failure> {
         if from.version == to.version {
             return Ok(object);
@@ -335,7 +333,6 @@ impl Server {
     }
 }
 
-/// The `request` field of an `AdmissionReview`.
 fn review_request(
     call: &Call,
     kind: &Kind,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::json;
+use crate::kinds::VERBS;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -59,16 +60,7 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
         objects.push(("priorityclasses.scheduling.k8s.io", object));
     }
     let read = json!(["get", "list", "watch"]);
-    let write = json!([
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch"
-    ]);
+    let write = json!(VERBS);
     let discovery = json!([{"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"], "verbs": ["get"]}]);
     let public = json!([{"nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"], "verbs": ["get"]}]);
     let basic = json!([

@@ -61,7 +61,6 @@ pub(crate) fn may_update_blindly(kind: &Kind) -> bool {
         )
 }
 
-/// Kinds that a PUT may create.
 pub(crate) fn may_create_on_update(kind: &Kind) -> bool {
     !kind.is_custom()
         && matches!(

@@ -7,7 +7,6 @@ use crate::json;
 use crate::place::Place;
 use crate::schema::{ListKind, Node, Rules, Type};
 
-/// Fills in the schema's defaults.
 pub(crate) fn default(value: &mut Value, node: &Node) {
     if node.definition_name().is_some() {
         return;

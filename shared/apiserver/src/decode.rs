@@ -1,6 +1,7 @@
 //! From what a client sent to what is stored: unknown fields are pruned and reported, wrong types refused, and a built-in
 //! object is written the way Go writes it, with its zeros in the right places.
 
+use roadstead_core::quantity;
 use serde_json::{Map, Value};
 
 use crate::place::Place;
@@ -15,7 +16,6 @@ pub(crate) struct Findings {
     pub(crate) wrong: Option<String>,
 }
 
-/// Decodes a built-in object.
 pub(crate) fn builtin(mut value: Value, node: &Node, kind: &str) -> (Value, Findings) {
     let mut walk = Walk {
         findings: Findings::default(),
@@ -187,8 +187,8 @@ impl Walk<'_> {
 
     fn quantity(&mut self, value: &mut Value, place: &Place<'_>) {
         let canonical = match &*value {
-            Value::Number(number) => crate::quantity::canonical(&number.to_string()),
-            Value::String(text) => crate::quantity::canonical(text),
+            Value::Number(number) => quantity::canonical(&number.to_string()).ok(),
+            Value::String(text) => quantity::canonical(text).ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
                 self.refuse(place, value, "string");
                 return;

@@ -286,7 +286,6 @@ fn warn_of_orphans(call: &Call, options: &Options, warnings: &mut Vec<String>) {
     }
 }
 
-/// Marks an object as being deleted.
 fn mark(object: &mut Value, now: Timestamp, grace: u64) {
     let seconds = i64::try_from(grace).unwrap_or(i64::MAX);
     let when = now

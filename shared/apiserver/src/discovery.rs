@@ -7,23 +7,13 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::kinds::{Kind, api_version};
+use crate::kinds::{Kind, VERBS, api_version};
 use crate::openapi;
 use crate::request::User;
 use crate::server::{Answer, Server};
 
 /// The Kubernetes version that this server behaves like.
 const VERSION: &str = "v1.36.3";
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
 /// Reviews, which are answered and never stored: group, resource, kind, whether in a namespace.
 const REVIEWS: [(&str, &str, &str, bool); 6] = [
     (

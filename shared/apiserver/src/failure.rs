@@ -231,7 +231,6 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "Conflict", message).with(json!({"causes": causes}))
     }
 
-    /// `about.kind` is the kind here, not the resource.
     pub(crate) fn invalid(about: About<'_>, causes: &[Cause]) -> Self {
         let mut lines: Vec<String> = Vec::new();
         for cause in causes {

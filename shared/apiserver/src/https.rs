@@ -28,7 +28,6 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const IDLE_MAX: usize = 8;
 /// Webhook servers to which connections are kept; when there are more, all connections are dropped.
 const TARGETS_MAX: usize = 64;
-/// The port of HTTPS.
 const PORT: u16 = 443;
 
 /// Calls webhooks over HTTPS. Clones share their routes and connections.
@@ -130,7 +129,6 @@ impl Inner {
         self.exchange(&target, open, request).await?
     }
 
-    /// The server that a URL names.
     async fn target(&self, url: &Url, ca_bundle: Vec<u8>) -> Result<Target, String> {
         let port = url.port().unwrap_or(PORT);
         let name = match url.host() {

@@ -16,7 +16,6 @@ pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
         .filter(|value| !value.is_null())
 }
 
-/// The string at `path`, or an empty one.
 pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }

@@ -9,6 +9,18 @@ use crate::json;
 use crate::names::Rule;
 use crate::schema::{self, Node};
 
+/// What can be done with a resource.
+pub(crate) const VERBS: [&str; 8] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+
 /// Whether objects are in namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -416,7 +428,6 @@ fn custom(definition: &Value, since: u64) -> Vec<Kind> {
         .collect()
 }
 
-/// All resources.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
     builtin: Vec<Arc<Kind>>,
@@ -461,7 +472,6 @@ impl Registry {
             .find(|kind| kind.version == version && kind.is(group, plural))
     }
 
-    /// Whether a group and version serves anything.
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
         self.all()
             .any(|kind| kind.group == group && kind.version == version)

@@ -43,7 +43,6 @@ mod openapi;
 mod patch;
 mod place;
 mod protobuf;
-mod quantity;
 mod rbac;
 mod read;
 mod request;

@@ -37,12 +37,9 @@ const VALUE_SAYS: &str = "a valid label must be an empty string or consist of al
 const QUALIFIED_SAYS: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const KEY_SAYS: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// Which names a kind allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A DNS subdomain.
     Subdomain,
-    /// A DNS label.
     Label,
     /// Any text that is one segment of a path.
     Segment,
@@ -79,7 +76,6 @@ pub(crate) fn no_label(name: &str) -> Vec<String> {
     why
 }
 
-/// Complains about a name.
 pub(crate) fn check_name(field: &str, name: &str, rule: Rule) -> Vec<Cause> {
     let (right, says, max) = match rule {
         Rule::Subdomain => (SUBDOMAIN.is_match(name), SUBDOMAIN_SAYS, SUBDOMAIN_MAX),

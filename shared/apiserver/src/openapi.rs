@@ -44,7 +44,6 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The document of one group and version.
 pub(crate) fn document(kinds: &[Arc<Kind>], group: &str, version: &str) -> Value {
     let mut schemas = Map::new();
     let mut wanted: Vec<String> = vec![META.to_owned()];

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 use crate::schema::Node;
 
-/// How a patch is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Json,
@@ -30,7 +29,6 @@ impl Kind {
 /// Operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Applies a JSON patch.
 pub(crate) fn json(mut object: Value, patch: &Value) -> Result<Value, Failure> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
@@ -44,7 +42,6 @@ pub(crate) fn json(mut object: Value, patch: &Value) -> Result<Value, Failure> {
     Ok(object)
 }
 
-/// Applies a merge patch.
 pub(crate) fn merge(mut object: Value, patch: &Value) -> Value {
     json_patch::merge(&mut object, patch);
     object

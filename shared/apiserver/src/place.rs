@@ -5,7 +5,6 @@ use std::fmt;
 /// The way from an object down to a value in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// The object itself.
     Top,
     Field(&'a Self, &'a str),
     Item(&'a Self, usize),

@@ -279,7 +279,6 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What a field holds.
 enum Held<'a> {
     Number(u64),
     Bytes(&'a [u8]),

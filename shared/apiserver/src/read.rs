@@ -218,7 +218,6 @@ impl Server {
         Ok(Answer::Json(code, self.shape(call, form, object)))
     }
 
-    /// One object in the form that was asked for.
     pub(crate) fn shape(&self, call: &Call, form: Form, object: Value) -> Value {
         match form {
             Form::Object => object,

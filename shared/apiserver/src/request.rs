@@ -55,7 +55,6 @@ impl User {
     }
 }
 
-/// The path of a resource request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Path {
     pub(crate) group: String,
@@ -153,7 +152,6 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Object,
@@ -162,7 +160,6 @@ pub(crate) enum Form {
     Partial,
 }
 
-/// One request for a resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -194,7 +191,6 @@ impl Call {
             .unwrap_or_default()
     }
 
-    /// The media type of the body.
     pub(crate) fn content_type(&self) -> &str {
         self.header("content-type")
             .split(';')
@@ -212,7 +208,6 @@ impl Call {
         }
     }
 
-    /// The request's object, named by its kind.
     pub(crate) fn about_kind<'a>(&'a self, name: &'a str) -> About<'a> {
         About {
             group: &self.kind.group,
@@ -221,7 +216,6 @@ impl Call {
         }
     }
 
-    /// The field manager of this request.
     pub(crate) fn manager(&self) -> String {
         let given = self.query.get("fieldManager");
         if !given.is_empty() {

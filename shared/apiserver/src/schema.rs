@@ -25,13 +25,11 @@ pub(crate) enum Go {
     Pointer,
     /// Absent becomes null.
     NullPointer,
-    /// A zero is left out.
     OmitZero,
     /// Always written, as its zero if need be.
     Always,
 }
 
-/// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Object,
@@ -116,7 +114,6 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) compiled: kube_cel::CompiledSchema,
-    /// The rules as written in the schema.
     pub(crate) given: Vec<Value>,
 }
 
@@ -181,7 +178,6 @@ impl Node {
         }
     }
 
-    /// A reference to a built-in definition.
     pub(crate) fn reference(name: &str) -> Self {
         Self {
             reference: Some(Reference::new(name)),
@@ -358,7 +354,6 @@ impl Node {
         }
     }
 
-    /// The name of the definition that it refers to.
     pub(crate) fn definition_name(&self) -> Option<&str> {
         self.reference.as_ref().map(|reference| reference.name.as_str())
     }
@@ -374,7 +369,6 @@ impl Node {
         self.field(name).unwrap_or(&NOTHING)
     }
 
-    /// The node of a list's elements.
     pub(crate) fn element(&self) -> &Self {
         self.shape().items.as_deref().unwrap_or(&NOTHING)
     }

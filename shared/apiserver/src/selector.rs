@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::json;
 
-/// One demand on labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Demand {
     In(String, Vec<String>),
@@ -161,7 +160,6 @@ fn parse_demand(part: &str) -> Option<Demand> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, String, Equal)>);
 
-/// Whether a field must have a value or must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Equal {
     Yes,

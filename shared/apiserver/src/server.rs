@@ -89,7 +89,6 @@ struct Inner {
     /// By resource; notified when one of its objects changed. Why one per resource: an idle watch costs nothing. Why no `watch`
     /// channel: tokio wakes its waiters in a random order, and runs must be repeatable.
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
-    /// The observer of requests.
     asked: OnceLock<asked::Observer>,
     options: Options,
 }
@@ -163,14 +162,12 @@ impl State {
     }
 }
 
-/// The answer to a request.
 pub(crate) enum Answer {
     Json(StatusCode, Value),
     /// An object just as it is stored.
     Stored(StatusCode, Arc<Value>),
     /// Objects just as they are stored.
     List(List),
-    /// With a media type of its own.
     Typed(&'static str, Value),
     /// Bytes of a media type of their own.
     Bytes(&'static str, Bytes),
@@ -435,7 +432,6 @@ fn full(bytes: impl Into<Bytes>) -> Body {
     http_body_util::Full::new(bytes.into()).boxed_unsync()
 }
 
-/// Warnings of one answer.
 const WARNINGS_MAX: usize = 20;
 
 pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Response<Body> {

@@ -21,7 +21,6 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
-/// What a change did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Did {
     Add,
@@ -166,7 +165,6 @@ impl Store {
         self.bonds
     }
 
-    /// The version of the last change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -196,7 +194,6 @@ impl Store {
         })
     }
 
-    /// All objects.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
         self.objects.iter()
     }

@@ -9,7 +9,6 @@ use crate::request::User;
 
 /// Most tokens that are kept; the oldest are dropped.
 const TOKENS_MAX: usize = 10_000;
-/// What a token stands for.
 #[derive(Clone)]
 pub(crate) struct Holder {
     pub(crate) user: User,
@@ -21,7 +20,6 @@ pub(crate) struct Holder {
     pub(crate) order: u64,
 }
 
-/// All tokens.
 #[derive(Default)]
 pub(crate) struct Tokens {
     known: BTreeMap<String, Holder>,
@@ -35,7 +33,6 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// What a token stands for, if it is known.
     pub(crate) fn get(&self, token: &str) -> Option<&Holder> {
         self.known.get(token)
     }

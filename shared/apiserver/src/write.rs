@@ -140,7 +140,6 @@ impl Server {
         self.answer(call, StatusCode::CREATED, form, stored).await
     }
 
-    /// Creates a decoded object.
     async fn create_object(
         &self,
         call: &Call,
@@ -236,7 +235,6 @@ impl Server {
             .map_err(|why| Failure::forbidden(call.about(&name), &why))
     }
 
-    /// An object as it is stored.
     async fn to_storage(&self, kind: &Kind, mut object: Value) -> Result<Value, Failure> {
         if kind.is_custom() && kind.version != kind.storage_version {
             let to = kind.storage_api_version();
@@ -576,7 +574,6 @@ impl Server {
     }
 }
 
-/// What a write does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Nothing changed, so nothing is written.
@@ -593,7 +590,6 @@ enum Way {
     Apply,
 }
 
-/// The patched object, not yet checked.
 fn patched(call: &Call, old: &Value, how: patch::Kind, body: &Value) -> Result<Value, Failure> {
     let mut base = old.clone();
     if call.kind.group == "events.k8s.io" {

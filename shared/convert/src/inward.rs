@@ -180,7 +180,6 @@ pub fn conditions(stored: &[ApiCondition]) -> Conditions {
     conditions
 }
 
-/// The status as stored.
 pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     let count = |number: Option<i32>| number.and_then(|n| u32::try_from(n).ok());
     Status {
@@ -259,7 +258,6 @@ fn amounts(all: &BTreeMap<String, Quantity>) -> Amounts {
     all.iter().map(amount).collect()
 }
 
-/// A quota reservation.
 pub(crate) fn admission(admission: &api::Admission) -> Admission {
     let assignment = |set: &api::PodSetAssignment| Assignment {
         name: PodSetName::from(set.name.as_str()),

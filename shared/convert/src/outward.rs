@@ -195,8 +195,8 @@ fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-fn signed(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
+fn signed(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
 }
 
 fn amount(resource: &ResourceName, amount: Amount) -> Quantity {
@@ -293,10 +293,6 @@ pub fn with_active(
     all
 }
 
-fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
-}
-
 /// The difference to the stored status, or the whole new status if none is stored.
 fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
     match stored {
@@ -359,7 +355,7 @@ pub fn cluster_queue_status(
         conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
         flavors_reservation: report.reservation.iter().map(flavor).collect(),
         flavors_usage: report.usage.iter().map(flavor).collect(),
-        pending_workloads: count(report.pending),
+        pending_workloads: signed(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
         fair_sharing: shares.status(report.kinship.as_ref()),
@@ -401,7 +397,7 @@ pub fn local_queue_status(
         conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
         flavors_reservation: report.reservation.iter().map(flavor).collect(),
         flavors_usage: report.usage.iter().map(flavor).collect(),
-        pending_workloads: count(report.pending),
+        pending_workloads: signed(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
         fair_sharing: report.past.as_ref().map(|(past, _)| past_usage(past)),

@@ -270,7 +270,6 @@ pub fn selector(selector: &LabelSelector) -> Selector {
     Selector(equal.chain(expressions).collect())
 }
 
-/// The operator of this name.
 pub(crate) fn operator(name: &str) -> Option<Operator> {
     Some(match name {
         "In" => Operator::In,
@@ -293,7 +292,6 @@ fn effect(name: &str) -> Option<roadstead_core::taint::Effect> {
     })
 }
 
-/// A toleration.
 pub(crate) fn toleration(toleration: &k8s_openapi::api::core::v1::Toleration) -> Toleration {
     Toleration {
         key: toleration.key.clone(),
@@ -304,7 +302,6 @@ pub(crate) fn toleration(toleration: &k8s_openapi::api::core::v1::Toleration) ->
     }
 }
 
-/// A toleration, back to the API.
 pub(crate) fn api_toleration(toleration: &Toleration) -> k8s_openapi::api::core::v1::Toleration {
     k8s_openapi::api::core::v1::Toleration {
         key: toleration.key.clone(),

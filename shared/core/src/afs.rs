@@ -352,7 +352,6 @@ fn fine((resource, amount): (&ResourceName, &Amount)) -> (ResourceName, Fine) {
     (resource.clone(), Fine::from(amount.get()) * FINE_PER_UNIT)
 }
 
-/// The nearest whole amount.
 fn whole(value: Fine) -> Amount {
     let rounded = (value + FINE_PER_UNIT / 2).div_euclid(FINE_PER_UNIT);
     Amount::new(i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX }))

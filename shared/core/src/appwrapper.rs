@@ -329,7 +329,6 @@ impl<'a> Pass<'a> {
         component.is_some_and(|component| component.conditions.is_true(RESOURCES_DEPLOYED))
     }
 
-    /// Sets the condition of a component.
     fn deployed(&mut self, component: usize, truth: Truth, reason: &'static str, message: &str) {
         let now = self.now;
         if let Some(component) = self.plan.status.components.get_mut(component) {

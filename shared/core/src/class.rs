@@ -75,7 +75,6 @@ impl Classes {
         ClassId(index)
     }
 
-    /// Removes a member of a class.
     pub(crate) fn leave(&mut self, id: ClassId) {
         let Some(slot) = self.slots.get_mut(id.0 as usize) else {
             return;
@@ -88,7 +87,6 @@ impl Classes {
         }
     }
 
-    /// The number of classes with members.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ids.len()

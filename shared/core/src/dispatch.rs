@@ -5,7 +5,7 @@
 //! or when the policy gives the cluster up. So a crash, a restart or a lost worker never leads to a second run.
 //!
 //! *Source*: `spec/multikueue.md 3.2, 3.3`, `spec/safety.md 1`. Not here: elastic jobs (R1, 3.14), preemption gates
-//! (R7), delayed topology (3.12), several Workloads per job (3.13).
+//! (R7), delayed topology (3.12).
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,7 @@ mod observed;
 mod offer;
 pub mod record;
 mod seek;
+pub mod together;
 mod waiting;
 
 #[cfg(feature = "bugbank")]

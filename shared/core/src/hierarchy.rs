@@ -72,9 +72,7 @@ pub struct Forest {
 #[derive(Clone, Debug)]
 struct Node {
     name: NodeName,
-    /// The parent that the object names.
     declared_parent: Option<CohortName>,
-    /// The parent in the tree.
     parent: Option<NodeId>,
     children: BTreeSet<NodeId>,
     /// Whether an object of this name exists.
@@ -111,12 +109,10 @@ impl Cell {
             .map_or(0, |limit| (self.subtree() - limit).max(0))
     }
 
-    /// The quota that the parent sees.
     fn shown_quota(&self) -> Exact {
         self.subtree() - self.local()
     }
 
-    /// The usage that the parent sees.
     fn shown_usage(&self) -> Exact {
         (self.usage - self.local()).max(0)
     }
@@ -138,7 +134,7 @@ fn exact(amount: Amount) -> Exact {
     }
 }
 
-fn amount(exact: Exact) -> Amount {
+pub(crate) fn amount(exact: Exact) -> Amount {
     Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 

@@ -396,7 +396,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether the job, or a part of it, may run.
     fn runs(&self) -> bool {
         self.seen.run != Run::Suspended
     }

@@ -32,8 +32,7 @@ pub(crate) use evict::{TIME_IS_UP, time_is_up};
 
 pub use checks::required_checks;
 pub use observed::{
-    Core, FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim,
-    Request, Retention,
+    Core, FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, Proposal, Reclaim, Request, Retention,
 };
 pub use older::{Words, use_older_words};
 pub use ready::WaitForPods;
@@ -160,7 +159,6 @@ struct Draft<'a> {
     finalizer: Finalizer,
     removal: Removal,
     wake_at: Option<Timestamp>,
-    /// Whether this pass evicted it.
     evicted_now: bool,
 }
 

@@ -111,7 +111,6 @@ impl Progress {
         !self.tried.is_empty()
     }
 
-    /// Index of the flavor to start with.
     pub(crate) fn start(&self, pod_set: usize, group: usize) -> usize {
         self.tried
             .iter()

@@ -25,30 +25,26 @@ pub struct Note {
 }
 
 impl Note {
+    const fn of(severity: Severity, reason: Cow<'static, str>, message: String) -> Self {
+        Self {
+            severity,
+            reason,
+            message,
+        }
+    }
+
     /// A note about an event in the life of every job that goes well.
     pub fn routine(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Routine,
-            reason: reason.into(),
-            message: message.into(),
-        }
+        Self::of(Severity::Routine, reason.into(), message.into())
     }
 
     /// A note about something that was meant to happen.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Normal,
-            reason: reason.into(),
-            message: message.into(),
-        }
+        Self::of(Severity::Normal, reason.into(), message.into())
     }
 
     /// A note that a person should look at.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            reason: reason.into(),
-            message: message.into(),
-        }
+        Self::of(Severity::Warning, reason.into(), message.into())
     }
 }

@@ -95,11 +95,8 @@ pub(crate) struct Search<'a> {
     pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) rules: &'a Rules,
-    /// The policy of the preemptor's queue.
     pub(crate) policy: PreemptionPolicy,
-    /// UID of the preemptor.
     pub(crate) uid: &'a Uid,
-    /// Node of the preemptor's queue.
     pub(crate) node: NodeId,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
@@ -107,7 +104,6 @@ pub(crate) struct Search<'a> {
     pub(crate) gone: &'a BTreeSet<Uid>,
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Empty when the preemptor cannot be made to fit.
@@ -115,7 +111,6 @@ pub(crate) struct Found {
     pub(crate) candidates: Candidates,
 }
 
-/// Whether the search found any candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Candidates {
     #[default]
@@ -219,7 +214,6 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The candidates of a queue, if it has any.
     fn of(holders: &'a Holders, queue: NodeId, test: Test<'a>) -> Option<Peekable<Self>> {
         let line = holders.of(queue);
         let mut choice = Self { line, test }.peekable();

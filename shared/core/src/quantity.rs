@@ -322,7 +322,6 @@ fn scale(suffix: &str) -> Option<(Form, i64, u32)> {
     })
 }
 
-/// The digits times `2^power`.
 fn doubled(digits: &[u8], power: u32) -> Vec<u8> {
     if power == 0 {
         return digits.to_vec();

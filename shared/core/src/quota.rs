@@ -5,7 +5,7 @@
 
 use crate::amount::Amount;
 use crate::ground::Ground;
-use crate::hierarchy::{Exact, FlavorResource, Forest};
+use crate::hierarchy::{Exact, FlavorResource, Forest, amount};
 use crate::name::{FlavorName, ResourceName};
 use crate::status::Admission;
 use crate::workload::Workload;
@@ -118,11 +118,6 @@ impl Usage {
             change(&mut self.0, *pair, -value);
         }
     }
-}
-
-/// The nearest amount.
-pub(crate) fn amount(exact: Exact) -> Amount {
-    Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
 /// The stage of a holder of quota.

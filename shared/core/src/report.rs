@@ -249,7 +249,6 @@ impl State {
         })
     }
 
-    /// The ClusterQueues below a node.
     fn queues_below(&self, node: NodeId) -> impl Iterator<Item = &ClusterQueueName> {
         let mut open = vec![node];
         std::iter::from_fn(move || {

@@ -202,7 +202,6 @@ fn fill_in(to: &mut Amounts, from: &Amounts) {
     }
 }
 
-/// Every container with its place.
 fn containers<'a>(spec: &'a str, pod: &'a Pod) -> impl Iterator<Item = (Place<'a>, &'a Container)> {
     let listed = |list: &'static str, all: &'a [Container]| {
         let place = move |index| Place {

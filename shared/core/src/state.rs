@@ -186,7 +186,6 @@ pub struct State {
     pub(crate) unready: usize,
     /// Queues whose head can be tried.
     pub(crate) ready: BTreeSet<ClusterId>,
-    /// The queue that had its turn last.
     pub(crate) last_turn: Option<ClusterId>,
     /// Workloads whose reason for waiting may have changed without a cycle.
     pub(crate) unexplained: BTreeSet<WorkloadId>,
@@ -266,7 +265,6 @@ pub(crate) struct Local {
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) ledger: Ledger,
     pub(crate) pending: usize,
-    /// Workloads that name it.
     pub(crate) workloads: BTreeSet<WorkloadId>,
     /// Whether it is already recorded as changed.
     pub(crate) noted: bool,
@@ -287,37 +285,30 @@ pub(crate) struct Record {
     pub(crate) progress: Option<Box<(Progress, u64)>>,
 }
 
-/// The place of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Neither pending nor holding: finished, inactive, gated, or its queue is missing or stopped.
     Out,
     /// In the heap or put aside.
     Queued {
-        /// The queue.
         cluster: ClusterId,
         /// The LocalQueue through which it came.
         local: LocalId,
-        /// Its ticket in that queue.
         ticket: Ticket,
     },
     /// Holds quota, by its status or by an assumption.
     Holding(Box<Holding>),
 }
 
-/// The quota that a Workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holding {
     /// The queue whose quota is held.
     pub(crate) cluster: ClusterId,
     /// The LocalQueue through which it came.
     pub(crate) local: LocalId,
-    /// What is held.
     pub(crate) amounts: Amounts,
-    /// Whether it is reserved or admitted.
     pub(crate) stage: Stage,
     pub(crate) readiness: Readiness,
-    /// Whether it is evicted or is about to be.
     pub(crate) evicted: bool,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
@@ -507,12 +498,10 @@ impl State {
             .and_then(|cluster| cluster.queue.as_mut())
     }
 
-    /// The ClusterQueue of this name, if it exists.
     pub(crate) fn queue_named(&self, name: &ClusterQueueName) -> Option<&Queue> {
         self.clusters.get(name).and_then(|cluster| cluster.queue.as_ref())
     }
 
-    /// The LocalQueue of this name, if it exists.
     pub(crate) fn local_named(&self, key: &Key) -> Option<(&LocalQueue, &Local)> {
         let local = self.locals.get(key)?;
         Some((local.queue.as_ref()?, local))

@@ -36,14 +36,12 @@ pub(crate) const CYCLIC: &str =
 /// The managed object on top of a job.
 #[derive(Clone)]
 pub(crate) enum Top {
-    /// A job of an enabled kind.
     Job(KindCache, Arc<DynamicObject>),
     /// A job of an external framework.
     External(Uid),
 }
 
 impl Top {
-    /// The Workloads that describe it.
     pub(crate) fn workloads(&self, caches: &Caches) -> Vec<Key> {
         match self {
             Self::Job(kind, job) => control::workloads_of(caches, kind, job),
@@ -57,7 +55,6 @@ impl Top {
 pub(crate) enum Missing {
     /// The owner may exist, but the jobs of its kind (this plural) are not listed.
     Unlisted(String),
-    /// The owner has not been read yet.
     Unread(Reference),
     /// The owner could not be read, and why.
     Unreadable(Failure),
@@ -71,7 +68,6 @@ enum Standing<'a> {
     Unknown,
 }
 
-/// The controlling owner of an object.
 fn controller(meta: &ObjectMeta) -> Option<Reference> {
     let mut owners = meta.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true))?;

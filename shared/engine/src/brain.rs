@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use roadstead_core::cycle::Decision;
-use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
+use roadstead_core::lifecycle::{PREEMPTED, Proposal};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
 use roadstead_core::preempt::PreemptReason;
@@ -160,7 +160,7 @@ impl Brain {
                 self.tell_preemptor(&preemptor, &key, &uid, reason);
                 let proposal = Proposal::Evict {
                     reason: PREEMPTED,
-                    preempted_reason: preempted(reason),
+                    preempted_reason: reason,
                     message,
                 };
                 (key, uid, proposal)
@@ -188,15 +188,6 @@ impl Brain {
         until(next.into_iter().flatten().min(), now)
             .unwrap_or(LONGEST)
             .min(LONGEST)
-    }
-}
-
-const fn preempted(reason: PreemptReason) -> PreemptedReason {
-    match reason {
-        PreemptReason::InClusterQueue => PreemptedReason::InClusterQueue,
-        PreemptReason::InCohortReclamation => PreemptedReason::InCohortReclamation,
-        PreemptReason::InCohortFairSharing => PreemptedReason::InCohortFairSharing,
-        PreemptReason::InCohortReclaimWhileBorrowing => PreemptedReason::InCohortReclaimWhileBorrowing,
     }
 }
 

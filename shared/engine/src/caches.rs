@@ -80,8 +80,8 @@ pub struct Caches {
     pub(crate) unsure: Arc<Unsure>,
     /// The parts of pod templates that these Workloads share with caches of other clusters.
     pub templates: Arc<Templates>,
-    /// Workloads by the UID of their controller.
-    pub owners: Arc<OwnerIndex>,
+    /// Workloads by the UID of their controller. The Workload of a group has none ([`Self::workloads_of`]).
+    pub(crate) owners: Arc<OwnerIndex>,
     /// Jobs by the Workload that they want to adopt.
     pub prebuilt: Arc<PrebuiltIndex>,
     /// All WorkloadPriorityClasses.
@@ -187,6 +187,17 @@ impl Caches {
     /// Limit: a write that is stored only after its Workload was read again is noticed only when the watch tells of it.
     pub fn is_unsure(&self, workload: &Key) -> bool {
         self.unsure.is(workload, || self.workloads.get(workload))
+    }
+
+    /// The Workloads of a job: that of the group, or those whose controller is the object with this UID.
+    pub fn workloads_of(&self, job: &JobKey, uid: &str) -> Vec<Key> {
+        match job {
+            JobKey::Group(group) => {
+                let own = self.workloads.get(group).filter(|workload| is_of_group(workload));
+                own.map(|_| group.clone()).into_iter().collect()
+            }
+            JobKey::Object(_) => self.owners.of(uid),
+        }
     }
 
     /// Starts one list-and-watch per kind.

@@ -40,14 +40,11 @@ pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, Option
 
 /// The Workloads that belong to the job of an object.
 pub(crate) fn workloads_of(caches: &Caches, of_kind: &KindCache, job: &DynamicObject) -> Vec<Key> {
-    if let JobKey::Group(group) = of_kind.key_of(job) {
-        let own = caches
-            .workloads
-            .get(&group)
-            .filter(|workload| is_of_group(workload));
-        return own.map(|_| group).into_iter().collect();
+    let at = of_kind.key_of(job);
+    let mut all = caches.workloads_of(&at, job.metadata.uid.as_deref().unwrap_or_default());
+    if matches!(at, JobKey::Group(_)) {
+        return all;
     }
-    let mut all = caches.owners.of(job.metadata.uid.as_deref().unwrap_or_default());
     let claimed = named(job).filter(|key| caches.workloads.get(key).is_some_and(|one| belongs(job, &one)));
     all.extend(claimed);
     all
@@ -159,5 +156,38 @@ mod tests {
             }]);
         });
         assert!(!belongs(&job(plain), &controlled));
+    }
+
+    /// Its pods own it together, so none of them is its controller.
+    ///
+    /// Spec: jobs 9.13, 12.5
+    #[test]
+    fn the_workload_of_a_group_is_found_from_each_of_its_pods() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name});
+        let group = workload(|w| {
+            w["metadata"] = json!({
+                "namespace": "team", "name": "llm-0", "annotations": { annotations::IS_GROUP_WORKLOAD: "true" },
+                "ownerReferences": [owner("leader"), owner("worker")],
+            });
+        });
+        let of_pod = workload(|w| {
+            let mut owner = owner("leader");
+            owner["controller"] = json!(true);
+            w["metadata"] = json!({"namespace": "team", "name": "alone", "ownerReferences": [owner]});
+        });
+        for one in [group, of_pod] {
+            caches.workloads.observe(one);
+        }
+        let key = |name: &str| Key::new("team", name);
+        for pod in ["leader", "worker", "new"] {
+            let found = caches.workloads_of(&JobKey::Group(key("llm-0")), pod);
+            assert_eq!(found, [key("llm-0")], "{pod}");
+        }
+        let alone = JobKey::Group(key("alone"));
+        assert_eq!(caches.workloads_of(&alone, "leader"), [], "it is of one pod");
+        let single = JobKey::Object(key("leader"));
+        assert_eq!(caches.workloads_of(&single, "leader"), [key("alone")]);
+        assert_eq!(caches.workloads_of(&single, "worker"), []);
     }
 }

@@ -15,17 +15,11 @@ use crate::caches::Caches;
 /// An object that changed. The order is that in which the brain takes a batch: configuration before workloads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// A namespace.
     Namespace(Key),
-    /// A ResourceFlavor.
     Flavor(Key),
-    /// An AdmissionCheck.
     Check(Key),
-    /// A Cohort.
     Cohort(Key),
-    /// A ClusterQueue.
     ClusterQueue(Key),
-    /// A LocalQueue.
     LocalQueue(Key),
     /// A Workload; the UID tells it from a successor of the same name.
     Workload(Key, String),
@@ -127,7 +121,6 @@ fn event(caches: &Caches, subject: Subject) -> Event {
     }
 }
 
-/// Labels of a namespace as the API has them.
 pub(crate) fn namespace_labels(caches: &Caches, name: &str) -> Option<BTreeMap<String, String>> {
     caches
         .namespaces

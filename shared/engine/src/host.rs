@@ -110,7 +110,6 @@ pub struct Host {
     /// What must be true before the process is ready.
     pub readiness: Readiness,
     name: &'static str,
-    /// The time by its own API server.
     time: ServerTime,
     leadership: Leadership,
     /// `None` for a process that has no replicas.

@@ -31,6 +31,7 @@ use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::{ClusterQueueName, CohortName, Key};
 use roadstead_core::state::CycleOutcome;
+use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::Change as CacheChange;
 use roadstead_kubeio::events::Recorder;
 
@@ -65,14 +66,12 @@ struct Inner {
     events: OnceLock<Recorder>,
 }
 
-/// The metrics that the configuration switches on.
 #[derive(Clone, Debug)]
 struct Switches {
     local_queues: LocalQueues,
     on: Vec<Condition>,
 }
 
-/// Which LocalQueues are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LocalQueues {
     None,
@@ -256,8 +255,7 @@ impl Metrics {
     }
 
     fn created(&self, workload: &Workload) {
-        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
-        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        let Some(owner) = controller(&workload.metadata) else {
             return;
         };
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -292,7 +290,6 @@ impl Metrics {
         self.0.switches.on.contains(&metric.definition().when)
     }
 
-    /// The gauges as they are now.
     fn gauges(&self) -> gauges::Series {
         let reports = self.0.reports.all();
         let known = |name: &str| reports.cluster_queues.contains_key(&ClusterQueueName::from(name));

@@ -27,7 +27,6 @@ const BURST: u32 = 100;
 /// How long to wait for a ration.
 const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
-/// All proposals, by Workload.
 #[derive(Debug, Default)]
 pub(crate) struct Proposals(Mutex<Book>);
 
@@ -128,7 +127,6 @@ impl Proposals {
         }
     }
 
-    /// The Workload is gone.
     pub(crate) fn forget(&self, key: &Key) {
         let mut book = self.lock();
         book.all.remove(key);
@@ -193,7 +191,6 @@ impl Proposals {
         released
     }
 
-    /// When the next one is to be released.
     pub(crate) fn next_release(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.lock().line.front().map(|(due, _)| *due)?;
         // Why not at once: one that is due already waits for its ration.

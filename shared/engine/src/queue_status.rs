@@ -79,12 +79,10 @@ impl Reports {
         }
     }
 
-    /// All present reports.
     pub(crate) fn all(&self) -> Latest {
         self.lock().clone()
     }
 
-    /// The last report on a ClusterQueue.
     pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<Arc<ClusterQueueReport>> {
         self.lock().cluster_queues.get(name).cloned()
     }
@@ -132,7 +130,6 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     pub(crate) caches: Caches,
     pub(crate) reports: Arc<Reports>,
-    /// Whether shares are shown.
     pub(crate) shares: Shares,
     pub(crate) clock: Clock,
 }

@@ -29,13 +29,9 @@ pub(crate) const WORKERS: usize = 2;
 /// An object whose finalizer may have to change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Object {
-    /// A ClusterQueue.
     ClusterQueue(Arc<str>),
-    /// A ResourceFlavor.
     Flavor(Arc<str>),
-    /// An AdmissionCheck.
     Check(Arc<str>),
-    /// A Topology.
     Topology(Arc<str>),
 }
 

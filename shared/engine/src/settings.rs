@@ -39,7 +39,6 @@ pub(crate) fn state(config: &Config, controllers: &BTreeSet<&'static str>, clock
     state
 }
 
-/// Whether statuses show shares.
 pub(crate) const fn shares(config: &Config) -> Shares {
     match &config.fair_sharing {
         Some(_) => Shares::Shown,

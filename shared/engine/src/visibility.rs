@@ -49,7 +49,6 @@ const ENTRIES_MAX: usize = 1_000_000;
 /// A question for the brain: which workloads wait in this queue? The answer is `None` when there is no such queue.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// The queue.
     pub(crate) queue: ClusterQueueName,
     /// How many workloads at most.
     pub(crate) limit: usize,
@@ -129,7 +128,6 @@ impl Visibility {
 /// Why there is no list.
 #[derive(Debug, PartialEq, Eq)]
 enum Missing {
-    /// There is no such queue.
     Queue,
     /// The brain did not answer in time, or does not run.
     Answer,

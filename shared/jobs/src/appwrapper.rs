@@ -38,7 +38,6 @@ const COMPONENTS: [&str; 2] = ["spec", "components"];
 /// Condition of a component whose work is done, and its reason once no pod of the component lives.
 const FINISHED: (&str, &str) = ("roadstead.dev/Finished", "SucceededAndPodsEnded");
 
-/// One pod set of a component.
 struct PodSet {
     component: usize,
     /// The path of its template, such as `template.spec.template`.
@@ -162,18 +161,6 @@ fn rendered(info: &PodSetInfo) -> Value {
     all
 }
 
-fn write(job: Member<'_>, target: Target, patch: Value) -> Write {
-    Write::Patch {
-        of: job.id(),
-        target,
-        patch,
-    }
-}
-
-fn status_of(data: &Value) -> Value {
-    json!({"status": json::at(data, &["status"]).cloned().unwrap_or_else(|| json!({}))})
-}
-
 /// The status once nothing of it runs: no quota is held, nothing is deployed.
 fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
     let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -192,7 +179,7 @@ fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
             }
         }
     }
-    let mut after = status_of(data);
+    let mut after = json::status_of(data);
     if !conditions.is_empty() {
         json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
     }
@@ -276,7 +263,7 @@ impl JobKind for AppWrapper {
         same_number(pod_sets_of(job.data).len(), infos.len())?;
         let patch = json::difference(job.data, &with_infos(job.data, false, infos));
         Ok(patch
-            .map(|patch| write(job, Target::Main, patch))
+            .map(|patch| job.patched(Target::Main, patch))
             .into_iter()
             .collect())
     }
@@ -285,7 +272,7 @@ impl JobKind for AppWrapper {
         let job = members.first();
         let patch = json::difference(job.data, &with_infos(job.data, true, &[]));
         patch
-            .map(|patch| write(job, Target::Main, patch))
+            .map(|patch| job.patched(Target::Main, patch))
             .into_iter()
             .collect()
     }
@@ -311,9 +298,9 @@ impl JobKind for AppWrapper {
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
         let after = match remote {
-            Remote::Copies(copies) => status_of(copies.first().data),
+            Remote::Copies(copies) => json::status_of(copies.first().data),
             Remote::AtRest => at_rest(job.data, "Suspended", now),
-            Remote::Ended(_) if finished(job.data).is_some() => status_of(job.data),
+            Remote::Ended(_) if finished(job.data).is_some() => json::status_of(job.data),
             Remote::Ended(outcome) => {
                 let phase = if outcome.success { "Succeeded" } else { "Failed" };
                 let mut after = at_rest(job.data, phase, now);
@@ -321,10 +308,10 @@ impl JobKind for AppWrapper {
                 after
             }
         };
-        let patch = json::difference(&status_of(job.data), &after);
+        let patch = json::difference(&json::status_of(job.data), &after);
         Mirror {
             writes: patch
-                .map(|patch| write(job, Target::Status, patch))
+                .map(|patch| job.patched(Target::Status, patch))
                 .into_iter()
                 .collect(),
             is_deferred: false,

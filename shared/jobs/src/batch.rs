@@ -42,13 +42,8 @@ const SELECTOR: [&str; 2] = ["spec", "selector"];
 const TTL: [&str; 2] = ["spec", "ttlSecondsAfterFinished"];
 const STOPPING: [&str; 3] = ["metadata", "annotations", annotations::STOPPING];
 
-/// Whether annotation `kueue.x-k8s.io/stopping` says that a stop is under way.
-fn is_stopping(job: Member<'_>) -> bool {
-    annotation(job.meta, annotations::STOPPING) == Some(labels::TRUE)
-}
-
 fn is_suspended(job: Member<'_>) -> bool {
-    spec_suspend(job.data) && !is_stopping(job)
+    spec_suspend(job.data) && !job.is_stopping()
 }
 
 impl JobKind for BatchJob {
@@ -107,7 +102,7 @@ impl JobKind for BatchJob {
         }
         let patch = json::difference(job.data, &after);
         Ok(patch
-            .map(|patch| write(job, Target::Main, patch))
+            .map(|patch| job.patched(Target::Main, patch))
             .into_iter()
             .collect())
     }
@@ -136,7 +131,7 @@ impl JobKind for BatchJob {
             |before: &Value, after: &Value| json::difference(before, after).unwrap_or_else(|| json!({}));
         // The patch changes only this key, so that annotations that other clients add meanwhile stay.
         let mut hold = difference(job.data, &held);
-        if takes_time && !is_stopping(job) {
+        if takes_time && !job.is_stopping() {
             json::set(&mut hold, &STOPPING, json!(labels::TRUE));
         }
         let mut restore = difference(&held, &restored);
@@ -154,7 +149,7 @@ impl JobKind for BatchJob {
         ]
         .into_iter()
         .filter_map(|(target, patch)| Some((target, patch.filter(|patch| *patch != json!({}))?)))
-        .map(|(target, patch)| write(job, target, patch))
+        .map(|(target, patch)| job.patched(target, patch))
         .collect()
     }
 
@@ -203,7 +198,7 @@ impl JobKind for BatchJob {
                     mark_suspended(job.data, now)
                 } else {
                     let after = shown::shown(job.data, copy.data, remote_ended);
-                    json::difference(&status_of(job.data), &status_of(&after))
+                    json::difference(&json::status_of(job.data), &json::status_of(&after))
                 }
             }
             Remote::AtRest => without_pods(job.data),
@@ -211,7 +206,7 @@ impl JobKind for BatchJob {
         };
         mirror
             .writes
-            .extend(patch.map(|patch| write(job, Target::Status, patch)));
+            .extend(patch.map(|patch| job.patched(Target::Status, patch)));
         mirror
     }
 
@@ -222,7 +217,7 @@ impl JobKind for BatchJob {
         let is_ours = self.manager_of(job) == Some(controllers::MULTIKUEUE);
         let waits = is_ours && is_suspended(job) && finished(job.data).is_none();
         let patch = waits.then(|| mark_suspended(job.data, now)).flatten()?;
-        Some(write(job, Target::Status, patch))
+        Some(job.patched(Target::Status, patch))
     }
 
     fn suspend(&self, job: &mut MemberMut<'_>) {
@@ -268,14 +263,6 @@ impl JobKind for BatchJob {
             problems.push(Problem::forbidden("spec.parallelism", text));
         }
         problems
-    }
-}
-
-fn write(job: Member<'_>, target: Target, patch: Value) -> Write {
-    Write::Patch {
-        of: job.id(),
-        target,
-        patch,
     }
 }
 
@@ -344,7 +331,7 @@ fn reclaimable(job: &Value) -> BTreeMap<PodSetName, u32> {
 fn without_pods(job: &Value) -> Option<Value> {
     let mut after = job.clone();
     clear_pods(&mut after);
-    json::difference(&status_of(job), &status_of(&after))
+    json::difference(&json::status_of(job), &json::status_of(&after))
 }
 
 /// The status patch for a job whose end is known although no copy is left to mirror; `None` when the job has ended already.
@@ -381,16 +368,11 @@ fn conclusion(job: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
         }));
     }
     json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
-    json::difference(&status_of(job), &status_of(&after))
+    json::difference(&json::status_of(job), &json::status_of(&after))
 }
 
 fn time(at: &Value, path: &[&str]) -> Option<Timestamp> {
     json::text(at, path)?.parse().ok()
-}
-
-/// The status of a job in the form of a patch.
-fn status_of(job: &Value) -> Value {
-    json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
 
 /// Sets the counters of unfinished pods of a job to zero.

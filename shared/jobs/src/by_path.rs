@@ -169,11 +169,7 @@ impl ByPath {
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
 pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
     let patch = json::difference(before, after)?;
-    Some(Write::Patch {
-        of: job.id(),
-        target: Target::Main,
-        patch: versioned(job, patch),
-    })
+    Some(job.patched(Target::Main, versioned(job, patch)))
 }
 
 fn versioned(object: Member<'_>, mut patch: Value) -> Value {
@@ -307,14 +303,10 @@ impl JobKind for ByPath {
             Remote::AtRest => self.without_pods(job.data),
             Remote::Ended(outcome) => self.concluded(job.data, outcome, now),
         };
-        let patch = json::difference(&signs::status_of(job.data), &signs::status_of(&after));
-        let patch = patch.map(|patch| Write::Patch {
-            of: job.id(),
-            target: Target::Status,
-            patch,
-        });
+        let patch = json::difference(&json::status_of(job.data), &json::status_of(&after));
+        let write = patch.map(|patch| job.patched(Target::Status, patch));
         Mirror {
-            writes: patch.into_iter().collect(),
+            writes: write.into_iter().collect(),
             is_deferred: false,
         }
     }

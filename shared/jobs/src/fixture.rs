@@ -12,7 +12,6 @@ use crate::kind::{
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
 
-/// An eviction.
 pub(crate) const WHY: Why<'_> = Why {
     reason: "WorkloadEvictedDueToPreempted",
     message: "make room",
@@ -48,7 +47,6 @@ pub(crate) fn both<T>(first: &Value, second: &Value, look: impl FnOnce(Members<'
     one(first, |first| one(second, |second| look(first, second)))
 }
 
-/// An object after a change.
 pub(crate) fn changed(object: &Value, change: impl FnOnce(&mut MemberMut<'_>)) -> Value {
     let (mut meta, mut data) = parts(object);
     let has_meta = object.get("metadata").is_some();
@@ -64,24 +62,9 @@ pub(crate) fn changed(object: &Value, change: impl FnOnce(&mut MemberMut<'_>)) -
 
 /// Applies a merge patch, as the API server would.
 pub(crate) fn apply(job: &Value, patch: &Value) -> Value {
-    let (Value::Object(fields), Value::Object(patch)) = (job, patch) else {
-        return patch.clone();
-    };
-    let mut fields = fields.clone();
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.remove(key);
-        } else {
-            let old = fields.get(key).cloned().filter(Value::is_object);
-            let merged = if value.is_object() {
-                apply(&old.unwrap_or_else(|| json!({})), value)
-            } else {
-                value.clone()
-            };
-            fields.insert(key.clone(), merged);
-        }
-    }
-    Value::Object(fields)
+    let mut job = job.clone();
+    json_patch::merge(&mut job, patch);
+    job
 }
 
 /// A kind whose jobs are one object, asked about objects written as JSON.
@@ -109,13 +92,11 @@ impl Tested {
         one(job, |job| self.0.look(job))
     }
 
-    /// The patch that starts a job.
     pub(crate) fn start(self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError> {
         let writes = one(job, |job| self.0.start(job, infos))?;
         Ok(sent(writes, Target::Main).pop().unwrap_or_else(|| json!({})))
     }
 
-    /// The patch that stops a job.
     pub(crate) fn stop(self, job: &Value, original: &[JobPodSet]) -> Option<Value> {
         let mut patches = sent(one(job, |job| self.0.stop(job, original, &WHY)), Target::Main);
         assert!(patches.len() <= 1);
@@ -174,12 +155,10 @@ impl Tested {
         one(job, |job| self.0.manager_of(job.first()).map(str::to_owned))
     }
 
-    /// The problems of a new job, as text.
     pub(crate) fn problems(self, job: &Value) -> Vec<String> {
         one(job, |job| said(&self.0.own_problems(job.first())))
     }
 
-    /// The problems of a change, as text.
     pub(crate) fn update_problems(self, old: &Value, new: &Value) -> Vec<String> {
         both(old, new, |old, new| {
             said(&self.0.own_update_problems(old.first(), new.first()))

@@ -1,6 +1,6 @@
 //! Reading and writing fields of untyped objects, and the difference of two objects as a merge patch.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The value at a path; `None` when a part of it is missing or null.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
@@ -29,6 +29,11 @@ pub fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
+}
+
+/// The status of a job in the form of a patch.
+pub(crate) fn status_of(job: &Value) -> Value {
+    json!({"status": at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
 
 /// Sets the value at a path. Objects on the way are created, and replace values that are no objects.

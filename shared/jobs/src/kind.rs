@@ -5,6 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
 use roadstead_core::note::Note;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error as ThisError;
 
 use crate::json;
+use crate::labels::annotation;
 use crate::needs::{self, Need};
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
@@ -84,6 +86,19 @@ impl Member<'_> {
         MemberId {
             name: self.meta.name.clone().unwrap_or_default(),
             uid: self.meta.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Whether annotation `kueue.x-k8s.io/stopping` says that a stop is under way.
+    pub(crate) fn is_stopping(&self) -> bool {
+        annotation(self.meta, annotations::STOPPING) == Some(labels::TRUE)
+    }
+
+    pub(crate) fn patched(&self, target: Target, patch: Value) -> Write {
+        Write::Patch {
+            of: self.id(),
+            target,
+            patch,
         }
     }
 }

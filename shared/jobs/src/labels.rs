@@ -1,6 +1,6 @@
 //! Labels and annotations with which users control the queueing of their jobs.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, labels};
 
@@ -14,6 +14,12 @@ pub fn label<'a>(object: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 /// An annotation of an object.
 pub fn annotation<'a>(object: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     object.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The owner of an object that controls it.
+pub fn controller(object: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = object.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
 }
 
 /// The queue an object names; an empty name counts as none.
@@ -46,7 +52,6 @@ impl Identifiers {
         }
     }
 
-    /// Whether an annotation with this name is read.
     pub(crate) fn read(self, annotation: &str) -> bool {
         self == Self::Annotations || annotation.len() > LABEL_LEN_MAX
     }

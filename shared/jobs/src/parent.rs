@@ -19,7 +19,7 @@ use crate::json;
 use crate::kind::{
     Error, JobKind, Look, Maker, Mark, Member, MemberMut, Members, Mirror, Remote, RemoteIdentity, Why, Write,
 };
-use crate::labels::{label, priority_class, queue};
+use crate::labels::{controller, label, priority_class, queue};
 use crate::pod::role;
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
@@ -84,8 +84,7 @@ pub static DEPLOYMENT: Parent = Parent {
 
 /// The name of the object of this kind that controls a pod.
 fn controlled_by<'a>(pod: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
-    let mut owners = pod.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
+    let owner = controller(pod).filter(|owner| owner.kind == kind)?;
     Some(&owner.name)
 }
 

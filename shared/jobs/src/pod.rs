@@ -224,7 +224,6 @@ fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
         .collect()
 }
 
-/// Whether the pod has succeeded or failed.
 fn is_over(pod: Member<'_>) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -234,7 +233,6 @@ fn has_gate(pod: Member<'_>, gate: &str) -> bool {
     gates.iter().any(|one| json::text(one, &["name"]) == Some(gate))
 }
 
-/// Whether the pod is held, or has ended.
 fn is_held(pod: Member<'_>) -> bool {
     has_gate(pod, gates::ADMISSION) || is_over(pod)
 }
@@ -267,7 +265,6 @@ fn condition<'a>(pod: Member<'a>, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|c| json::text(c, &["type"]) == Some(kind))
 }
 
-/// How a single pod ended, if it ended.
 fn end(pod: Member<'_>) -> Option<Outcome> {
     let message = json::text(pod.data, &["status", "message"]).unwrap_or_default();
     is_over(pod).then(|| Outcome {
@@ -288,11 +285,7 @@ fn is_released(pod: Member<'_>) -> bool {
 
 /// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which other clients add.
 fn patch(pod: Member<'_>, target: Target, patch: Value) -> Write {
-    Write::Patch {
-        of: pod.id(),
-        target,
-        patch: versioned(pod, patch),
-    }
+    pod.patched(target, versioned(pod, patch))
 }
 
 fn versioned(pod: Member<'_>, mut patch: Value) -> Value {

@@ -150,24 +150,19 @@ pub const LABEL_LEN_MAX: usize = 63;
 
 /// Whether a text is a DNS-1123 label.
 pub fn is_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let edge = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
-    let bytes = text.as_bytes();
-    bytes.len() <= LABEL_LEN_MAX
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(|b| inner(*b))
+    text.len() <= LABEL_LEN_MAX && is_dns_part(text)
 }
 
 /// Whether a text is a DNS-1123 subdomain: labels joined by dots, where only the whole has a limit.
 pub fn is_subdomain(text: &str) -> bool {
-    let part = |part: &str| {
-        let bytes = part.as_bytes();
-        let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
-        let edge = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
-        edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
-    };
-    text.len() <= SUBDOMAIN_LEN_MAX && text.split('.').all(part)
+    text.len() <= SUBDOMAIN_LEN_MAX && text.split('.').all(is_dns_part)
+}
+
+fn is_dns_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+    let edge = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
 }
 
 /// Whether a text may be the value of a label.

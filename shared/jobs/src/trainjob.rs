@@ -10,7 +10,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_kinds::{Kind, rows};
 use serde_json::{Map, Value, json};
 
-use crate::by_path::signs::{Conditions, status_of};
+use crate::by_path::signs::Conditions;
 use crate::by_path::write;
 use crate::jobset::JOBSET;
 use crate::json;
@@ -18,7 +18,6 @@ use crate::kind::{
     Error, JobKind, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target, Why,
     Write,
 };
-use crate::labels::annotation;
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject};
 use crate::problem::Problem;
 use crate::remote::skeleton;
@@ -91,7 +90,7 @@ impl JobKind for TrainJob {
             statuses().len() > 0 && statuses().all(done)
         };
         Look {
-            suspended: json::is_true(job.data, &SUSPEND) && !is_stopping(job),
+            suspended: json::is_true(job.data, &SUSPEND) && !job.is_stopping(),
             pods,
             ready: of_set.as_ref().map_or_else(each_is_ready, |look| look.ready),
             ended: ENDS.of(job.data),
@@ -117,11 +116,7 @@ impl JobKind for TrainJob {
         let patched = with_entry(job.data, changed);
         let mut free = job.data.clone();
         json::set(&mut free, &SUSPEND, json!(false));
-        let let_go = json::difference(job.data, &free).map(|patch| Write::Patch {
-            of: job.id(),
-            target: Target::Main,
-            patch,
-        });
+        let let_go = json::difference(job.data, &free).map(|patch| job.patched(Target::Main, patch));
         Ok(write(job, job.data, &patched).into_iter().chain(let_go).collect())
     }
 
@@ -129,7 +124,7 @@ impl JobKind for TrainJob {
     fn stop(&self, members: Members<'_>, _original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
         let is_suspended = json::is_true(job.data, &SUSPEND);
-        let (after, mark) = match (is_suspended, is_stopping(job)) {
+        let (after, mark) = match (is_suspended, job.is_stopping()) {
             (false, _) => {
                 let mut held = job.data.clone();
                 json::set(&mut held, &SUSPEND, json!(true));
@@ -143,11 +138,7 @@ impl JobKind for TrainJob {
         patch["metadata"] = json!({
             "resourceVersion": job.meta.resource_version, "annotations": {annotations::STOPPING: mark},
         });
-        vec![Write::Patch {
-            of: job.id(),
-            target: Target::Main,
-            patch,
-        }]
+        vec![job.patched(Target::Main, patch)]
     }
 
     fn copies(
@@ -180,7 +171,7 @@ impl JobKind for TrainJob {
                 json::set(
                     &mut after,
                     &["status"],
-                    status_of(copies.first().data)["status"].clone(),
+                    json::status_of(copies.first().data)["status"].clone(),
                 );
             }
             Remote::Ended(outcome) if outcome.success && ENDS.of(job.data).is_none() => {
@@ -189,12 +180,8 @@ impl JobKind for TrainJob {
             Remote::Copies(_) | Remote::Ended(_) | Remote::AtRest => {}
         }
         let shown = ENDS.of(job.data).is_some();
-        let patch = json::difference(&status_of(job.data), &status_of(&after)).filter(|_| !shown);
-        let write = |patch| Write::Patch {
-            of: job.id(),
-            target: Target::Status,
-            patch,
-        };
+        let patch = json::difference(&json::status_of(job.data), &json::status_of(&after)).filter(|_| !shown);
+        let write = |patch| job.patched(Target::Status, patch);
         Mirror {
             writes: patch.map(write).into_iter().collect(),
             is_deferred: false,
@@ -242,11 +229,6 @@ impl TrainJob {
 /// The JobSet that Trainer has made of a job.
 fn job_set(members: Members<'_>) -> Option<Member<'_>> {
     members.all().get(1).copied()
-}
-
-/// Whether a stop of it is under way.
-fn is_stopping(job: Member<'_>) -> bool {
-    annotation(job.meta, annotations::STOPPING) == Some(labels::TRUE)
 }
 
 fn is_ours(entry: &Value) -> bool {
@@ -306,7 +288,6 @@ fn difference(before: &Value, after: &Value) -> Value {
     added
 }
 
-/// Removes additions from a template.
 fn take_out(template: &mut Value, added: &Value) {
     for path in MAPS {
         for (key, value) in json::at(added, &path)

@@ -291,7 +291,8 @@ pub(crate) fn label_field(key: &str) -> String {
     format!("metadata.labels[{key}]")
 }
 
-pub(crate) fn annotation_field(key: &str) -> String {
+/// The path of an annotation.
+pub fn annotation_field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
 

@@ -480,7 +480,6 @@ where
         }
     }
 
-    /// One watch request.
     async fn watch(
         &self,
         api: &Api<K>,

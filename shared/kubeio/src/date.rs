@@ -48,7 +48,6 @@ impl ServerTime {
         }
     }
 
-    /// Reads the date of an answer.
     pub(crate) fn read(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());

@@ -76,7 +76,6 @@ pub struct Recorder {
     failed: Arc<AtomicU64>,
 }
 
-/// An event, and when it happened.
 struct Told {
     object: ObjectReference,
     note: Note,
@@ -176,7 +175,6 @@ impl Ration {
         }
     }
 
-    /// Takes one from the ration, if there is one for this severity.
     fn take(&mut self, severity: Severity, now: Instant) -> bool {
         let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);

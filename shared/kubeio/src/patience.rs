@@ -91,7 +91,6 @@ fn never_waits(uri: &Uri) -> bool {
     !path.starts_with("/api") || path.split('/').any(|part| part == "leases")
 }
 
-/// The pause that the server asks for, if any.
 fn asked_pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     if ![StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
         return None;

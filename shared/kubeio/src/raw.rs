@@ -83,14 +83,12 @@ impl<'a> Raw<'a> {
 /// The identity and version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Print {
-    /// Its UID, if it has one.
     pub(crate) uid: Option<Box<str>>,
     /// `None` when its version is not a number, so that it cannot be compared.
     pub(crate) version: Option<u64>,
 }
 
 impl Print {
-    /// The print of a cached object.
     pub(crate) fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self {
@@ -163,12 +161,9 @@ fn page<T>(
     Ok((items.collect::<Result<_, _>>()?, page.metadata))
 }
 
-/// One event of a watch.
 #[derive(Debug)]
 pub(crate) enum Told<'a> {
-    /// An object was added or changed.
     Changed(Raw<'a>),
-    /// An object is gone.
     Deleted(Raw<'a>),
     /// Nothing happened up to this version.
     Bookmark(Raw<'a>),
@@ -188,7 +183,6 @@ impl Told<'_> {
     }
 }
 
-/// An open watch.
 pub(crate) struct Watch {
     stream: Pin<Box<dyn AsyncBufRead + Send>>,
     line: Vec<u8>,
@@ -201,7 +195,6 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Opens the watch.
     pub(crate) async fn open(
         client: &Client,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,

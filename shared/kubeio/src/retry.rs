@@ -48,7 +48,6 @@ impl Dice {
     }
 }
 
-/// Pauses that double from `first` to `longest`.
 fn doubling(first: Duration, longest: Duration) -> ExponentialBackoff {
     ExponentialBackoff {
         current_interval: first,

@@ -32,23 +32,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::Change;
 
 use book::{Book, Name};
 pub use bulkhead::Placement;
 pub use object::End;
 pub use single::Overlap;
-
-/// What the manager does about a job whose worker is lost. *Source*: `spec/safety.md 3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// It waits.
-    Wait,
-    /// It runs the job elsewhere after a while: overlaps are reported and are no violation (I1).
-    RetryAnyway,
-    /// It runs the job elsewhere when the worker has fenced itself.
-    Fence,
-}
 
 /// What the script promises about its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +72,14 @@ pub struct Rules {
     /// The value of label `kueue.x-k8s.io/multikueue-origin` of this manager.
     pub origin: String,
     /// What the manager does about lost workers where the ClusterQueue of a job does not say it.
-    pub policy: Policy,
+    pub policy: WorkerLostPolicy,
     /// What the script promises.
     pub promise: Promise,
     /// Whether clocks may go back.
     pub clocks: Clocks,
     /// Secrets that must be seen nowhere but in Secrets (I8): tokens, keys, certificates, each long enough to be unique.
     pub canaries: Vec<String>,
-    /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
+    /// How long the lease of the manager on each worker is (I1 under [`WorkerLostPolicy::Fence`]).
     pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
@@ -109,7 +99,7 @@ impl Rules {
             manager_users: vec!["roadstead-manager".to_owned()],
             worker_users: vec!["roadstead-worker".to_owned()],
             origin: "multikueue".to_owned(),
-            policy: Policy::Wait,
+            policy: WorkerLostPolicy::Wait,
             promise: Promise::SomeWait,
             clocks: Clocks::Steady,
             canaries: Vec::new(),
@@ -273,7 +263,7 @@ impl Auditor {
         self.bulkhead.calm(cluster, now);
     }
 
-    /// The engine of this cluster has started. It matters only under [`Policy::Fence`].
+    /// The engine of this cluster has started. It matters only under [`WorkerLostPolicy::Fence`].
     pub fn engine_starts(&mut self, cluster: &str, now: Timestamp) {
         self.guards.starts(cluster, now);
     }
@@ -339,7 +329,7 @@ impl Auditor {
         &self.violations
     }
 
-    /// Runs of one job on two clusters at once, which policy [`Policy::RetryAnyway`] accepts.
+    /// Runs of one job on two clusters at once, which policy [`WorkerLostPolicy::RetryAnyway`] accepts.
     pub fn overlaps(&self) -> &[Overlap] {
         self.single.overlaps()
     }

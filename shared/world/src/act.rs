@@ -232,9 +232,7 @@ async fn give(client: &Client, cluster: &mut Cluster, answer: Answer) -> Outcome
 /// Why a write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Problem {
-    /// The object does not exist.
     Gone,
-    /// The server refused it.
     Refused,
     /// The outcome is unknown: the connection broke, the server failed, or the write timed out.
     Unclear,

@@ -20,7 +20,6 @@ pub(crate) enum Action {
     CreatePod(Box<Pod>),
     /// Removes the Job controller's finalizer.
     ReleasePod(Arc<Pod>),
-    /// Deletes a pod with its grace period.
     DeletePod(Arc<Pod>),
     /// Removes the finalizer and deletes the pod, so that its Job does not count it.
     DropPod(Arc<Pod>),

@@ -24,7 +24,6 @@ const RUN: SignedDuration = SignedDuration::from_secs(1);
 /// The exit code of a container that was stopped.
 const KILLED: i32 = 137;
 
-/// Which nodes are played and how.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
     pub(crate) nodes: &'a BTreeSet<String>,
@@ -34,12 +33,10 @@ pub(crate) struct Rules<'a> {
     pub(crate) started: &'a BTreeMap<String, Timestamp>,
 }
 
-/// Whether a pod has succeeded or failed.
 pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether a pod says that it is ready.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions

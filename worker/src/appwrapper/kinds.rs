@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_core::appwrapper::status::{Identity, LABEL};
 use roadstead_core::name::Key;
 use roadstead_jobs::appwrapper::ROW;
+use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::failure::Failure;
@@ -19,8 +20,6 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::write::{self, Written};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-use super::pods::controller;
 
 /// Limit: kinds that are remembered and watched. Further kinds are discovered, and their objects read, each time.
 const KINDS_MAX: usize = 100;
@@ -74,7 +73,6 @@ impl<T: Clone> Memory<T> {
 pub(super) struct Kind {
     client: Client,
     resource: ApiResource,
-    /// Whether its objects have a namespace.
     pub(super) namespaced: bool,
     objects: Arc<Cache<DynamicObject>>,
 }
@@ -95,7 +93,6 @@ impl Owners {
 
 /// The API server's answer about an object.
 pub(super) enum Found {
-    /// It exists.
     There(Arc<DynamicObject>),
     /// It certainly does not exist.
     NotThere,
@@ -263,7 +260,6 @@ impl Kinds {
 }
 
 impl Kind {
-    /// Its objects in a namespace.
     pub(super) fn api(&self, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
@@ -299,7 +295,6 @@ impl Kind {
 /// The grace period of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grace {
-    /// The object's own.
     AsItIs,
     /// None: it is deleted at once.
     None,

@@ -12,6 +12,7 @@ use roadstead_core::appwrapper::observed::{self, Origin, PodPhase};
 use roadstead_core::appwrapper::status::LABEL;
 use roadstead_core::name::{Key, ResourceName, Uid};
 use roadstead_core::quantity;
+use roadstead_jobs::labels::controller;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -86,12 +87,10 @@ impl Pod {
         Some(Key::new(self.namespace().unwrap_or_default(), name.as_str()))
     }
 
-    /// Its controller, if it has one.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         controller(&self.metadata)
     }
 
-    /// The pod as the plan reads it.
     pub(super) fn observed(&self, origin: Origin) -> observed::Pod {
         let containers = self.spec.containers.iter();
         let asked = containers.flat_map(|container| {
@@ -124,12 +123,6 @@ impl Pod {
                 .collect(),
         }
     }
-}
-
-/// The controller among the owners of an object.
-pub(super) fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
-    let mut owners = meta.owner_references.iter().flatten();
-    owners.find(|owner| owner.controller == Some(true))
 }
 
 /// Which pods carry the label of an `AppWrapper`, and which run on a node.
@@ -225,9 +218,7 @@ impl Tables {
 pub(super) enum Above {
     /// It is the child of this component of the `AppWrapper` with this UID.
     Component(String, usize),
-    /// It has this controller.
     Owner(Box<OwnerReference>),
-    /// It has no controller.
     Nothing,
 }
 

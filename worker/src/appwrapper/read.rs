@@ -16,13 +16,14 @@ use roadstead_core::bug;
 use roadstead_core::name::{Key, ResourceName, Uid};
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::appwrapper::probe::verdict;
+use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::key_of;
 use roadstead_kubeio::failure::Failure;
 use serde_json::json;
 
 use super::Wrappers;
 use super::kinds::Found;
-use super::pods::{Above, Pod, controller};
+use super::pods::{Above, Pod};
 
 /// Limit: owners that are followed upwards. *Source*: `spec/appwrapper.md 5.5`.
 const DEPTH_MAX: usize = 10;
@@ -37,7 +38,6 @@ pub(super) struct Scene {
     pods: Result<Vec<observed::Pod>, Failure>,
     evict: BTreeMap<String, BTreeSet<ResourceName>>,
     knobs: Knobs,
-    /// The bug that is planted, if one is.
     #[cfg(feature = "bugbank")]
     bug: Option<roadstead_core::dispatch::Bug>,
 }
@@ -160,7 +160,6 @@ pub(super) fn view(wrapper: &AppWrapper, identity: &Identity, object: &kube::cor
     }
 }
 
-/// The pods that have its label and may be its own.
 async fn pods(
     w: &Wrappers,
     wrapper: &AppWrapper,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use roadstead_api::config::{AppWrapperConfig, NodeMarkEffect, WaitForPodsReady};
 use roadstead_convert::appwrapper::Building;
-use roadstead_core::appwrapper::autopilot::{Autopilot, Effect, Mark};
+use roadstead_core::appwrapper::autopilot::{Autopilot, Mark};
 use roadstead_core::appwrapper::settings::Settings as Patience;
 use roadstead_core::appwrapper::status::Identity;
 use roadstead_core::name::ResourceName;
+use roadstead_core::taint::Effect;
 use roadstead_kubeio::failure::Failure;
 
 #[derive(Clone, Debug)]
@@ -21,7 +22,6 @@ pub(crate) struct Settings {
     pub(super) slack_queues: Vec<String>,
     /// Kinds that may be created, as `apiVersion` and kind; `None` allows every kind that the account may create.
     allowed: Option<Vec<(String, String)>>,
-    /// The bug that is planted, if one is.
     #[cfg(feature = "bugbank")]
     pub(crate) bug: Option<roadstead_core::dispatch::Bug>,
 }

@@ -34,7 +34,6 @@ type Amounts = BTreeMap<ResourceName, Amount>;
 pub(super) struct Slack {
     pub(super) client: Client,
     pub(super) autopilot: Autopilot,
-    /// Names of the queues.
     pub(super) names: Vec<String>,
     pub(super) nodes: Arc<Cache<Node>>,
     pub(super) queues: Arc<Cache<ClusterQueue>>,
@@ -171,7 +170,6 @@ impl Slack {
     }
 }
 
-/// The quotas of the first flavor of the first group.
 fn first(groups: &[ResourceGroup]) -> impl Iterator<Item = &roadstead_api::kueue::v1beta2::ResourceQuota> {
     let flavor = groups.first().and_then(|group| group.flavors.first());
     flavor.into_iter().flat_map(|flavor| &flavor.resources)

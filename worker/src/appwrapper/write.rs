@@ -28,11 +28,9 @@ pub(super) enum Done {
     Again,
     /// Nothing to do until something changes, or until this time.
     Rest(Option<Timestamp>),
-    /// It failed.
     Stuck(Failure),
 }
 
-/// Carries out a plan.
 pub(super) async fn carry_out(w: &Wrappers, wrapper: &AppWrapper, scene: &Scene, plan: Plan) -> Done {
     let writer = Writer {
         w,

@@ -47,7 +47,6 @@ impl<'a> Stopping<'a> {
         }
     }
 
-    /// Whether all begun work is done.
     pub(super) fn is_done(&self) -> bool {
         self.0.is_empty()
     }

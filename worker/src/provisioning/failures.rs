@@ -25,7 +25,6 @@ impl CreateFailures {
         all.entry(key.clone()).or_default().insert(check.clone(), failure);
     }
 
-    /// The failures of a Workload.
     pub(super) fn of(&self, key: &Key) -> BTreeMap<CheckName, CreateFailure> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).cloned().unwrap_or_default()

@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource, ResourceExt as _};
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_core::name::Key;
+use roadstead_jobs::labels::controller;
 
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<BTreeMap<String, BTreeSet<Key>>>);
@@ -31,7 +30,7 @@ impl Owners {
         new: Option<&ProvisioningRequest>,
     ) {
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owner) = old.and_then(controller)
+        if let Some(owner) = old.and_then(|old| controller(&old.metadata))
             && let Some(keys) = index.get_mut(&owner.uid)
         {
             keys.remove(key);
@@ -39,16 +38,8 @@ impl Owners {
                 index.remove(&owner.uid);
             }
         }
-        if let Some(owner) = new.and_then(controller) {
+        if let Some(owner) = new.and_then(|new| controller(&new.metadata)) {
             index.entry(owner.uid.clone()).or_default().insert(key.clone());
         }
     }
-}
-
-/// The controller of an object.
-pub(super) fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
-    object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
 }

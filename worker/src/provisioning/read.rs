@@ -16,9 +16,9 @@ use roadstead_core::provision::{
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
 use roadstead_engine::checks::Pass;
+use roadstead_jobs::labels::controller;
 use serde_json::Value;
 
-use super::owners::controller;
 use super::state::Served;
 use super::{ATTEMPT_ANNOTATION, CHECK_ANNOTATION, Provisioning, suffix};
 
@@ -204,7 +204,6 @@ fn first<T: PartialEq>(all: &[T], wanted: &T) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-/// The parts that a scheduler reads.
 fn scheduling(template: &api::RawTemplate) -> Vec<Value> {
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let requests = |field| {
@@ -290,7 +289,7 @@ fn templates(
         let template = p
             .templates
             .get(&Key::new(workload.key.namespace.clone(), name.as_str()))?;
-        let uid = controller(&*template).map(|owner| owner.uid.as_str());
+        let uid = controller(&template.metadata).map(|owner| owner.uid.as_str());
         let is_owner = |request: &ProvisioningRequest| {
             request.metadata.deletion_timestamp.is_none() && request.metadata.uid.as_deref() == uid
         };

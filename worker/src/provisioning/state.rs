@@ -137,7 +137,6 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
     }
 }
 
-/// The correct condition `Active` of one of our checks.
 pub(super) fn condition(p: &Provisioning, check: &AdmissionCheck, served: &Served) -> Active {
     match served {
         Served::No(why) => Active {

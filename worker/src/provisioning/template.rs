@@ -12,7 +12,6 @@ use roadstead_core::workload::Workload;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, infos, inject};
 use serde_json::Value;
 
-/// The API resource of `PodTemplates`.
 pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<PodTemplate>(&())
 }

@@ -130,7 +130,6 @@ fn answering(answers: [(Method, u16, Value); 3]) -> Client {
     Client::new(service, "ns")
 }
 
-/// The plan for a Workload, and the status that it gives.
 fn follow(p: &Provisioning, stored: &Workload) -> (Follow, Status) {
     let workload = roadstead_convert::workload(stored);
     let pass = Pass {

@@ -21,13 +21,13 @@ use roadstead_core::provision::{Action, CreateFailure, NewRequest, Problem, Requ
 use roadstead_core::queue::Flavor;
 use roadstead_core::workload::Workload;
 use roadstead_engine::checks::Work;
+use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::write::{self, Written};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::owners::controller;
 use super::template;
 use super::{ATTEMPT_ANNOTATION, CHECK_ANNOTATION, Provisioning};
 
@@ -128,7 +128,8 @@ impl Site {
     /// The request of this name, if it belongs to the Workload.
     fn request(&self, name: &str) -> Option<Arc<ProvisioningRequest>> {
         let stored = self.p.requests.get(&self.at(name))?;
-        controller(&*stored)
+        let owner = controller(&stored.metadata);
+        owner
             .is_some_and(|owner| owner.uid == self.uid.as_str())
             .then_some(stored)
     }
@@ -146,7 +147,7 @@ impl Site {
             let Some(template) = self.p.templates.get(&key) else {
                 continue;
             };
-            if controller(&*template).map(|owner| owner.uid.as_str()) == uid {
+            if controller(&template.metadata).map(|owner| owner.uid.as_str()) == uid {
                 delete(
                     &self.templates(),
                     &self.p.templates,
@@ -271,7 +272,7 @@ impl Site {
         let (Some(stored), Some(request)) = (self.p.templates.get(&key), self.request(request)) else {
             return Ok(());
         };
-        if controller(&*stored).is_none_or(|owner| owner.uid != self.uid.as_str()) {
+        if controller(&stored.metadata).is_none_or(|owner| owner.uid != self.uid.as_str()) {
             return Ok(());
         }
         let mut owners: Vec<OwnerReference> = stored.owner_references().to_vec();
@@ -309,7 +310,8 @@ impl Site {
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
-        let is_ours = |object: &K| controller(object).is_some_and(|owner| owner.uid == self.uid.as_str());
+        let is_ours =
+            |object: &K| controller(object.meta()).is_some_and(|owner| owner.uid == self.uid.as_str());
         if let Some(known) = cache.get(&self.at(name)) {
             return if is_ours(&known) {
                 Ok(())

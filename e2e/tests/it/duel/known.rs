@@ -9,6 +9,8 @@ const COUNTS_OF_REASONS: [&str; 2] = [
     "kueue_local_queue_unadmitted_workloads",
 ];
 
+const COUNTS_OF_PENDING: [&str; 2] = ["kueue_pending_workloads", "kueue_local_queue_pending_workloads"];
+
 /// Whether a row of the deviations says why `name` is shown otherwise by ours than by theirs.
 pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
     let mut words = name.split(' ');
@@ -16,6 +18,9 @@ pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
         (Some("metric"), Some(family), _) if COUNTS_OF_REASONS.contains(&family) => {
             let mut quotas = ours.keys().filter(|name| name.ends_with(" QuotaReserved"));
             quotas.any(|name| theirs.get(name) != ours.get(name) && is_known(name, theirs, ours))
+        }
+        (Some("metric"), Some(family), _) if COUNTS_OF_PENDING.contains(&family) => {
+            is_counted_late(name, theirs, ours)
         }
         (Some("local"), Some(queue), Some("pendingWorkloads")) => {
             // A head that is being looked at is not counted there. Each ClusterQueue has one LocalQueue, of its name.
@@ -42,6 +47,26 @@ pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether they only divide in another way what waits in a held queue. Each ClusterQueue has one LocalQueue, of its name.
+fn is_counted_late(name: &str, theirs: &View, ours: &View) -> bool {
+    let Some((series, _state)) = name.rsplit_once("status=") else {
+        return false;
+    };
+    let mut labels = series.split(' ');
+    let queue = labels
+        .find_map(|label| { label.strip_prefix("cluster_queue=") }.or_else(|| label.strip_prefix("name=")));
+    let queue = format!("queue {} Active", queue.unwrap_or_default());
+    let is_held = ours
+        .get(&queue)
+        .is_some_and(|active| active.starts_with("False "));
+    let all = |view: &View| -> u64 {
+        let states = view.iter().filter(|(each, _)| each.starts_with(series));
+        let counts = states.filter_map(|(_, said)| said.strip_prefix("gauge ")?.parse::<u64>().ok());
+        counts.sum()
+    };
+    is_held && all(theirs) == all(ours)
 }
 
 /// The same of condition `QuotaReserved`.
@@ -124,6 +149,26 @@ mod tests {
         assert!(check(local, &[(local, "0"), (all, "1")], &ours));
         assert!(!check(local, &[(local, "0"), (all, "0")], &ours));
         assert!(!check(local, &ours, &[(local, "0"), (all, "1")]));
+    }
+
+    #[test]
+    fn what_waits_in_a_held_queue_may_count_as_active_there() {
+        for labels in [
+            "kueue_pending_workloads cluster_queue=q0",
+            "kueue_local_queue_pending_workloads name=q0 namespace=NS",
+        ] {
+            let state = |state: &str| format!("metric {labels} status={state}");
+            let (active, inadmissible) = (state("active"), state("inadmissible"));
+            let held = (
+                "queue q0 Active",
+                "False Stopped: Can't admit new workloads: is stopped",
+            );
+            let theirs = [(active.as_str(), "gauge 2"), (inadmissible.as_str(), "gauge 1")];
+            let ours = [held, (inadmissible.as_str(), "gauge 3")];
+            assert!(check(&active, &theirs, &ours) && check(&inadmissible, &theirs, &ours));
+            assert!(!check(&active, &theirs[..1], &ours), "another sum");
+            assert!(!check(&active, &theirs, &ours[1..]), "it is not held");
+        }
     }
 
     #[test]

@@ -166,6 +166,40 @@ fn a_raycluster_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
     });
 }
 
+/// Elastic clusters are not built, so it is stopped, and starts anew with quota for its new size.
+///
+/// Spec: jobs 9.6, 5.3 C3; multikueue 11.91 (deviation)
+#[test]
+fn a_raycluster_of_the_manager_that_gets_another_size_serves_anew_in_that_size() {
+    play("ray-resized", &[(MANAGER, "16"), (EAST, "8")], async |room| {
+        let created = CLUSTER.submit(room, MANAGER).await;
+        let before = CLUSTER.until(room, EAST, CLUSTER.is_ready).await;
+        room.running(EAST, 3).await;
+        for size in [4, 1] {
+            let mut groups = created["spec"]["workerGroupSpecs"].clone();
+            for field in ["replicas", "minReplicas", "maxReplicas"] {
+                groups[0][field] = json!(size);
+            }
+            let changed = json!({"spec": {"workerGroupSpecs": groups}});
+            room.merge(MANAGER, &CLUSTER.resource(), "ray", changed).await;
+            let is_new = |there: &Value| {
+                (CLUSTER.is_ready)(there)
+                    && there["spec"]["workerGroupSpecs"][0]["replicas"] == size
+                    && there["metadata"]["uid"] != before["metadata"]["uid"]
+            };
+            CLUSTER.until(room, EAST, is_new).await;
+            room.running(EAST, size + 1).await;
+            let is_of_size = |w: &Value| is_true(w, "Admitted") && w["spec"]["podSets"][1]["count"] == size;
+            room.workload(MANAGER, "ray", is_of_size).await;
+            let same = |here: &Value| (CLUSTER.is_ready)(here) && !CLUSTER.is_held(here);
+            CLUSTER.until(room, MANAGER, same).await;
+        }
+        room.delete(MANAGER, &CLUSTER.resource(), "ray").await;
+        room.is_empty(MANAGER, &all_of_it()).await;
+        room.is_empty(EAST, &all_of_it()).await;
+    });
+}
+
 /// Spec: jobs 9.6, 5.9
 #[test]
 fn a_raycluster_that_is_stopped_gives_its_quota_back_and_serves_again() {

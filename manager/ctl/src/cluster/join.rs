@@ -37,7 +37,6 @@ use crate::output::{self, say};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often adding to the `MultiKueueConfig` is tried when another client writes it at the same time.
 const CONFIG_TRIES: u32 = 3;
-/// Placeholder for the token.
 const NO_TOKEN_YET: &str = "none";
 
 /// The result.

@@ -27,7 +27,6 @@ use crate::output::{self, say};
 enum Target {
     /// The cluster that the name leads to already.
     SameCluster,
-    /// Another one.
     AnotherCluster,
     /// It is unknown: the manager's account was never allowed to read which cluster it is.
     NotIdentified,

@@ -19,7 +19,6 @@ const CLOCK_SECS_MAX: i64 = 30;
 /// Names of faulty objects that are shown.
 const SHOWN_MAX: usize = 5;
 
-/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
@@ -27,9 +26,7 @@ pub(super) enum Level {
     Ok,
     /// It works, but an administrator should look.
     Warning,
-    /// The check found a fault.
     Failed,
-    /// The command may not read it.
     Unknown,
 }
 
@@ -44,13 +41,11 @@ impl Level {
     }
 }
 
-/// The finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) group: &'static str,
     pub(super) check: &'static str,
     pub(super) level: Level,
-    /// What was seen.
     pub(super) seen: String,
     /// Why it matters.
     pub(super) why: &'static str,
@@ -181,7 +176,6 @@ fn name(object: &Value) -> String {
     }
 }
 
-/// The items of a list in an object.
 fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object
         .pointer(pointer)

@@ -17,7 +17,6 @@ use crate::failure::Failure;
 const READ_MAX: u32 = 500;
 const KUEUE: &str = "kueue.x-k8s.io";
 
-/// Where objects of a kind are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// In all namespaces, or cluster-scoped.
@@ -75,7 +74,6 @@ pub(super) const KINDS: [(&str, &str, &str, Place); 22] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unread(pub(super) String);
 
-/// The cluster as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) namespace: String,
@@ -127,7 +125,6 @@ impl Facts {
         })
     }
 
-    /// All objects of a kind.
     pub(super) fn all(&self, kind: &str) -> Result<&[Value], Unread> {
         match self.objects.get(kind) {
             Some(Ok(objects)) => Ok(objects),
@@ -136,7 +133,6 @@ impl Facts {
         }
     }
 
-    /// The object of a kind with this name.
     pub(super) fn named(&self, kind: &str, name: &str) -> Result<Option<&Value>, Unread> {
         Ok(self
             .all(kind)?
@@ -152,7 +148,6 @@ impl Facts {
         Ok(self.all("Deployment")?.iter().find(here))
     }
 
-    /// Which process is installed.
     pub(super) fn process(&self) -> Option<Process> {
         let name = self.deployment().ok()??["metadata"]["name"].as_str()?.to_owned();
         Process::ALL.into_iter().find(|process| process.name() == name)

@@ -19,7 +19,6 @@ const GROUP: &str = "kueue.x-k8s.io";
 pub(crate) enum About {
     /// Those about Workloads, LocalQueues, and objects of all kinds that can be jobs.
     AnyJob,
-    /// Those about these objects.
     Only(Vec<Target>),
 }
 
@@ -82,7 +81,6 @@ pub(crate) fn time(event: &Event) -> Timestamp {
     last.unwrap_or_else(|| first(event))
 }
 
-/// When it was first seen.
 fn first(event: &Event) -> Timestamp {
     let early = event.first_timestamp.as_ref().map(|time| time.0);
     let early = early.or_else(|| Some(event.event_time.as_ref()?.0));

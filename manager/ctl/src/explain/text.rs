@@ -6,7 +6,6 @@ use comfy_table::{ContentArrangement, Table};
 use jiff::{SignedDuration, Timestamp};
 use roadstead_convert::explanation::view::View;
 
-/// The answer as text.
 pub(crate) fn render(view: &View, now: Timestamp) -> String {
     let mut text = view.workload.clone();
     if let Some(job) = &view.job {

@@ -40,7 +40,6 @@ pub(super) async fn run(
     watch::follow(changes, asked.kinds(), lines, &mut io::stdout()).await
 }
 
-/// What was shown of an object.
 #[derive(Clone, Debug)]
 struct Shown {
     object: DynamicObject,
@@ -48,7 +47,6 @@ struct Shown {
     line: Vec<String>,
 }
 
-/// What is new in a watch.
 struct News {
     sheet: Sheet,
     shown: BTreeMap<String, Shown>,

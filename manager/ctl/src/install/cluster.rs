@@ -27,7 +27,6 @@ pub(super) struct Site {
     pub(super) namespace: String,
 }
 
-/// The kind of an object, as its API names it.
 pub(super) fn kind_of(object: &Value) -> ApiResource {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let api = text(&object["apiVersion"]);

@@ -10,23 +10,19 @@ use crate::failure::Failure;
 /// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// The wanted object.
     pub(super) object: Value,
     /// Kind and name, as kubectl writes them.
     pub(super) title: String,
-    /// Its state.
     pub(super) state: State,
     /// Why it is left as it is: another owner has made it, or the cluster does not serve its kind.
     pub(super) left: Option<&'static str>,
 }
 
 impl Step {
-    /// Whether it must be applied.
     pub(super) fn is_due(&self) -> bool {
         self.left.is_none() && self.state != State::Same
     }
 
-    /// Whether it defines a kind.
     pub(super) fn is_definition(&self) -> bool {
         self.object["kind"] == "CustomResourceDefinition"
     }

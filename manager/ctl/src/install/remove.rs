@@ -24,7 +24,6 @@ use crate::args::Uninstall;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Removal {
@@ -120,7 +119,6 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     })
 }
 
-/// The kind of the definitions.
 fn definition() -> ApiResource {
     kind_of(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}))
 }

@@ -11,22 +11,15 @@ use serde::Serialize;
 /// The objects of the management cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Manager {
-    /// All LocalQueues.
     pub(super) local_queues: Vec<LocalQueue>,
-    /// All ClusterQueues.
     pub(super) cluster_queues: Vec<ClusterQueue>,
-    /// All AdmissionChecks.
     pub(super) checks: Vec<AdmissionCheck>,
-    /// All MultiKueueConfigs.
     pub(super) configs: Vec<MultiKueueConfig>,
 }
 
-/// The objects of the worker cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Worker {
-    /// Names of the namespaces.
     pub(super) namespaces: BTreeSet<String>,
-    /// Names of the ClusterQueues.
     pub(super) cluster_queues: BTreeSet<String>,
     /// LocalQueues, by namespace and name.
     pub(super) local_queues: BTreeSet<(String, String)>,
@@ -36,16 +29,11 @@ pub(super) struct Worker {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind")]
 pub(super) enum Step {
-    /// A namespace is created.
     Namespace {
-        /// Its name.
         name: String,
     },
-    /// A LocalQueue is created.
     LocalQueue {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// `ClusterQueue` of the worker that it names.
         #[serde(rename = "clusterQueue")]
@@ -56,11 +44,8 @@ pub(super) enum Step {
     },
     /// A LocalQueue cannot be created: the `ClusterQueue` that it would name is not on the worker.
     Blocked {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
-        /// The `ClusterQueue` that is missing.
         #[serde(rename = "clusterQueue")]
         cluster_queue: String,
     },

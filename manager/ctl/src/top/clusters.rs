@@ -14,7 +14,6 @@ use crate::table::table;
 /// What `connected` reads for a cluster that jobs are placed on and that is not registered.
 const NOT_REGISTERED: &str = "NotRegistered";
 
-/// One worker cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {

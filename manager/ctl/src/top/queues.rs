@@ -34,7 +34,6 @@ pub(super) struct Row {
     pub(super) borrowed: Option<String>,
     /// Jobs that wait for quota.
     pub(super) waiting: i32,
-    /// Jobs that are admitted.
     pub(super) admitted: i32,
 }
 

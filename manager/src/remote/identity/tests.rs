@@ -14,10 +14,10 @@ use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use serde_json::{Value, from_value};
 
+use super::super::lease::Lessor;
 use super::super::registry::Registry;
 use super::super::told::Told;
 use super::*;
-use crate::lease::Lessor;
 use crate::metrics::Metrics;
 
 /// The bodies of the sent requests.

@@ -2,6 +2,7 @@ use serde_json::{Value, from_value, json};
 
 use roadstead_kubeio::latest::Latest;
 
+use super::super::fleet::UNAUTHORIZED;
 use super::super::heartbeat::Sign;
 use super::super::identity::tests::{answering, east, fleet};
 use super::*;

@@ -146,7 +146,6 @@ struct MultiKueueSection {
 }
 
 impl RoadsteadConfiguration {
-    /// `own_namespace` is the namespace of the process.
     pub(super) fn fill(self, own_namespace: &str) -> Roadstead {
         let webhook = self.webhook.unwrap_or_default();
         let multi_kueue = self.multi_kueue.unwrap_or_default();

@@ -79,7 +79,6 @@ fn scaled(number: &str, unit: i128) -> Option<i128> {
         .checked_add(fraction.checked_mul(unit)? / 10_i128.checked_pow(digits)?)
 }
 
-/// A duration written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DurationText(pub(super) SignedDuration);
 

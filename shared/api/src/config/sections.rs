@@ -10,9 +10,9 @@ use serde::Deserialize;
 use crate::rights::BY_DEFAULT;
 
 use super::model::{
-    AdmissionFairSharing, CertManagement, DeviceClassMapping, Health, LeaderElection, QuotaCheckStrategy,
-    RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls, TlsVersion,
-    TransformationStrategy, WaitForPodsReady, WebhookServer,
+    AdmissionFairSharing, CertManagement, CustomLabel, DeviceClassMapping, Health, LeaderElection, Metrics,
+    QuotaCheckStrategy, RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls,
+    TlsVersion, TransformationStrategy, WaitForPodsReady, WebhookServer,
 };
 use super::scalar::{DurationText, IntegrationKind, NanosOrText, QuantityText, RemoteKind, bind_or_unset};
 use super::{BindAddress, GroupVersionKindName, LabelSelector};
@@ -31,6 +31,90 @@ const CONCURRENCY: &[(&str, u32)] = &[
     ("ResourceFlavor.kueue.x-k8s.io", 1),
     ("Workload.kueue.x-k8s.io", 10),
 ];
+
+/// The file of one version: its section of the visibility listener, and its own keys. The sections of which each version has a form of
+/// its own are those that stand where this is used.
+macro_rules! configuration {
+    ($file:ident => $visibility:expr; $($own:tt)*) => {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub(super) struct Configuration {
+            #[serde(rename = "apiVersion")]
+            _api_version: Option<String>,
+            #[serde(rename = "kind")]
+            _kind: Option<String>,
+            namespace: Option<String>,
+            manage_jobs_without_queue_name: Option<bool>,
+            managed_jobs_namespace_selector: Option<LabelSelector>,
+            webhook: Option<sections::WebhookSection>,
+            health: Option<sections::HealthSection>,
+            metrics: Option<sections::MetricsSection<CustomLabelSection>>,
+            #[serde(default, deserialize_with = "bind_or_unset")]
+            pprof_bind_address: Option<BindAddress>,
+            leader_election: Option<sections::LeaderElectionSection>,
+            controller: Option<sections::ControllerSection>,
+            client_connection: Option<sections::ClientConnectionSection>,
+            tls: Option<sections::TlsSection>,
+            internal_cert_management: Option<sections::CertManagementSection>,
+            wait_for_pods_ready: Option<WaitSection>,
+            integrations: Option<IntegrationsSection>,
+            multi_kueue: Option<MultiKueueSection>,
+            fair_sharing: Option<FairSharingSection>,
+            admission_fair_sharing: Option<sections::AdmissionFairSharingSection>,
+            resources: Option<ResourcesSection>,
+            object_retention_policies: Option<sections::RetentionSection>,
+            feature_gates: Option<BTreeMap<String, bool>>,
+            $($own)*
+        }
+
+        impl Configuration {
+            /// Fills in every default. `own_namespace` is the namespace of the process, for files that name none.
+            pub(super) fn fill(mut self, own_namespace: &str) -> Config {
+                let $file = &mut self;
+                let visibility = $visibility.fill();
+                let namespace = sections::text_or(self.namespace, own_namespace);
+                let (group_kind_concurrency, cache_sync_timeout) = self.controller.unwrap_or_default().fill();
+                let (client_qps, client_burst) = self.client_connection.unwrap_or_default().fill();
+                let metrics = self.metrics.unwrap_or_default();
+                Config {
+                    manage_jobs_without_queue_name: self.manage_jobs_without_queue_name.unwrap_or(false),
+                    managed_jobs_namespace_selector: self
+                        .managed_jobs_namespace_selector
+                        .unwrap_or_else(|| LabelSelector::namespaces_except(&["kube-system", &namespace])),
+                    namespace,
+                    webhook: self.webhook.unwrap_or_default().fill(),
+                    health: self.health.unwrap_or_default().fill(),
+                    metrics: metrics.fill(CustomLabelSection::fill),
+                    pprof: self.pprof_bind_address.unwrap_or(BindAddress::Disabled),
+                    leader_election: self.leader_election.unwrap_or_default().fill(),
+                    group_kind_concurrency,
+                    cache_sync_timeout,
+                    client_qps,
+                    client_burst,
+                    tls: self.tls.unwrap_or_default().fill(),
+                    cert_management: self.internal_cert_management.unwrap_or_default().fill(),
+                    names_pods_ready: self.wait_for_pods_ready.is_some(),
+                    wait_for_pods_ready: self.wait_for_pods_ready.unwrap_or_default().fill().into(),
+                    integrations: self.integrations.unwrap_or_default().fill(),
+                    multi_kueue: self.multi_kueue.unwrap_or_default().fill(),
+                    fair_sharing: self.fair_sharing.and_then(|section| section.fill().into()),
+                    admission_fair_sharing: self
+                        .admission_fair_sharing
+                        .map(sections::AdmissionFairSharingSection::fill),
+                    resources: self.resources.unwrap_or_default().fill(),
+                    retention: self.object_retention_policies.unwrap_or_default().fill(),
+                    visibility,
+                    feature_gate_settings: self.feature_gates.unwrap_or_default(),
+                    feature_gates: FeatureGates::default(),
+                    roadstead: Roadstead::default(),
+                    warnings: Vec::new(),
+                }
+            }
+        }
+    };
+}
+
+pub(super) use configuration;
 
 fn given_or(written: Option<DurationText>, default: SignedDuration) -> SignedDuration {
     written.map_or(default, |text| text.0)
@@ -88,16 +172,35 @@ impl HealthSection {
     }
 }
 
-/// The listener of the metrics, with the default.
-pub(super) fn metrics_bind(written: Option<BindAddress>) -> BindAddress {
-    written.unwrap_or_else(|| BindAddress::all(METRICS_PORT))
+/// `L` is a custom label as the version writes it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct MetricsSection<L> {
+    #[serde(default, deserialize_with = "bind_or_unset")]
+    bind_address: Option<BindAddress>,
+    enable_cluster_queue_resources: Option<bool>,
+    custom_labels: Option<Vec<L>>,
+    local_queue_metrics: Option<LocalQueueMetricsSection>,
+}
+
+impl<L> MetricsSection<L> {
+    pub(super) fn fill(self, label: impl Fn(L) -> CustomLabel) -> Metrics {
+        let local = self.local_queue_metrics.unwrap_or_default();
+        Metrics {
+            bind: { self.bind_address }.unwrap_or_else(|| BindAddress::all(METRICS_PORT)),
+            enable_cluster_queue_resources: self.enable_cluster_queue_resources.unwrap_or(false),
+            custom_labels: { self.custom_labels.into_iter().flatten() }.map(label).collect(),
+            local_queue_enable: local.enable.unwrap_or(true),
+            local_queue_selector: local.local_queue_selector,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct LocalQueueMetricsSection {
-    pub(super) enable: Option<bool>,
-    pub(super) local_queue_selector: Option<LabelSelector>,
+struct LocalQueueMetricsSection {
+    enable: Option<bool>,
+    local_queue_selector: Option<LabelSelector>,
 }
 
 #[derive(Default, Deserialize)]
@@ -303,8 +406,9 @@ pub(super) struct RemoteFramework {
     name: RemoteKind,
 }
 
-/// The part of `multiKueue` that both versions have.
-#[derive(Default)]
+/// The part of `multiKueue` that both versions have; v1beta1 has no more.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Federation {
     pub(super) gc_interval: Option<DurationText>,
     pub(super) origin: Option<String>,

@@ -37,5 +37,3 @@ pub const MULTIKUEUE_WORKER_WORKLOAD_POD: &str = "kueue.x-k8s.io/multikueue-work
 pub const TRUE: &str = "true";
 /// Value of a metric's custom label when the real one is not tracked.
 pub const UNTRACKED_VALUE: &str = "kueue.x-k8s.io/_UNTRACKED_VALUE_";
-/// Node label with the host name: the lowest topology level, which is then stored alone (`spec/api.md` API-9.3).
-pub const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -24,7 +24,6 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// The texts between backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

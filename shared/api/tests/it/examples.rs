@@ -98,7 +98,6 @@ fn places<'s>(
     }
 }
 
-/// Every field the schema has, as a path.
 fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     found.insert(path.to_owned());
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {

@@ -8,7 +8,6 @@ use crate::failure::Cause;
 use crate::json;
 use crate::kinds::condition;
 
-/// The conditions of one status.
 #[expect(clippy::struct_excessive_bools, reason = "each is one condition")]
 struct Seen<'a> {
     status: &'a Value,

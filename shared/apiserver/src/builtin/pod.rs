@@ -1,5 +1,7 @@
 //! Pods and their templates.
 
+use roadstead_core::amount::Amount;
+use roadstead_core::quantity;
 use serde_json::{Value, json};
 
 use super::Context;
@@ -314,12 +316,12 @@ fn validate_container(container: &Value, path: &str, causes: &mut Vec<Cause>) {
     let amount = |kind: &str, name: &str| {
         json::at(resources, &[kind, name])
             .and_then(Value::as_str)
-            .and_then(crate::quantity::parse)
-            .map(|(nano, _)| nano)
+            // Why as of CPU, whatever the resource: that is read in thousandths.
+            .and_then(|text| quantity::parse("cpu", text).ok())
     };
     for kind in ["limits", "requests"] {
         for (name, value) in resources[kind].as_object().into_iter().flatten() {
-            if amount(kind, name).is_some_and(|nano| nano < 0) {
+            if amount(kind, name).is_some_and(|amount| amount < Amount::ZERO) {
                 let field = format!("{path}.resources.{kind}[{name}]");
                 causes.push(Cause::invalid(field, value, "must be greater than or equal to 0"));
             }

@@ -8,7 +8,6 @@ use super::set::{Set, is_leaf, steps};
 use crate::failure::Failure;
 use crate::schema::{ListKind, Node};
 
-/// The result of an apply.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) object: Value,

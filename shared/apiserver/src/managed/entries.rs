@@ -81,7 +81,6 @@ enum Source {
     Sent,
 }
 
-/// One manager and its fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Manager {
     pub(crate) name: String,

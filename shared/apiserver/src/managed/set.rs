@@ -10,7 +10,6 @@ use crate::schema::{ListKind, Node, Type};
 /// One step of a path. Its text is that of `fieldsV1`: `f:name`, `k:{...}`, `v:...`.
 pub(crate) type Step = String;
 
-/// A set of fields of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) members: BTreeSet<Step>,
@@ -58,7 +57,6 @@ impl Set {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
-    /// All fields of a value.
     pub(crate) fn of(value: &Value, node: &Node) -> Self {
         let mut set = Self::default();
         set.add_value(value, node);
@@ -257,7 +255,6 @@ impl Set {
         }
     }
 
-    /// The set below a step.
     pub(crate) fn child(&self, step: &str) -> Option<&Self> {
         self.children.get(step)
     }

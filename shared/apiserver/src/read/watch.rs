@@ -29,7 +29,6 @@ pub(super) fn first_bookmark(now: Instant, ends: Instant) -> Instant {
     (now + BOOKMARK_EVERY).min(last.max(now))
 }
 
-/// One open watch.
 pub(super) struct Watcher {
     pub(super) server: Server,
     pub(super) kind: Arc<Kind>,
@@ -165,7 +164,6 @@ impl Watcher {
         }
     }
 
-    /// The event of a change for this watch's filter, if any.
     fn event(&self, change: &Past) -> Option<(&'static str, Arc<Value>)> {
         let before = change
             .previous

@@ -14,7 +14,6 @@ use crate::request::{Call, FieldValidation};
 use crate::server::Server;
 use crate::{custom, json};
 
-/// Bytes of one object.
 const OBJECT_BYTES_MAX: usize = 1_500_000;
 
 impl Server {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::pending::{AgeRule, Turn};
+use roadstead_jobs::labels::controller;
 
 /// A Workload behind others in a queue that tries only the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +50,7 @@ pub fn line(
     line.sort_by(|(one, _), (other, _)| one.cmp(other));
     let at = { line.iter() }.position(|(_, workload)| workload.uid() == asked.uid())?;
     let (_, first) = line.first().filter(|_| at > 0)?;
-    let owners = first.owner_references();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&first.metadata);
     Some(Line {
         head: owner.map_or_else(
             || format!("workload {}", first.name_any()),

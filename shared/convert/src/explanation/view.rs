@@ -11,6 +11,7 @@ use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::dispatch::NOT_MANAGED;
 use roadstead_core::dispatch::record::{Answered, Record};
 use roadstead_core::reason::PendingReason;
+use roadstead_jobs::labels::controller;
 use serde::Serialize;
 
 use super::line::Line;
@@ -120,11 +121,7 @@ pub fn view(workload: &Workload, now: Timestamp) -> View {
     let text = workload.annotations().get(EXPLANATION);
     let record = text.and_then(|text| parse(text));
     let (state, top) = top(workload, record.as_ref());
-    let owners = workload.owner_references();
-    let owner = owners
-        .iter()
-        .find(|o| o.controller == Some(true))
-        .or_else(|| owners.first());
+    let owner = controller(&workload.metadata).or_else(|| workload.owner_references().first());
     let clusters = match state {
         State::WaitingForPlacement | State::WorkerLost => rows(workload, record.as_ref(), now),
         State::Finished | State::Deactivated | State::Stopping | State::Running | State::WaitingForQuota => {

@@ -15,16 +15,12 @@ const RESOURCES_MAX: usize = 256;
 /// *Limit*: pairs of flavor and resource in one group.
 const PAIRS_MAX: usize = 512;
 
-/// The kind of object that has the quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// A ClusterQueue in a cohort.
     QueueInCohort,
     /// A ClusterQueue without cohort, which cannot borrow or lend.
     LoneQueue,
-    /// A Cohort below another one.
     Cohort,
-    /// A Cohort at the root.
     RootCohort,
 }
 

@@ -10,7 +10,6 @@ use roadstead_jobs::problem::{
     LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, is_label_value, label_problems,
 };
 
-/// Effects of a taint.
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Checks a ResourceFlavor that is being created or changed. An empty list means that it is valid.

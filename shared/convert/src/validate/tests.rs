@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::{appwrapper, appwrapper_update, cluster_queue, cohort, resource_flavor, workload};
 
-/// Gates with one setting.
 pub(super) fn gates(name: &str, on: bool) -> FeatureGates {
     FeatureGates::resolve([(name, on)]).unwrap()
 }

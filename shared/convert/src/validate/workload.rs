@@ -8,6 +8,7 @@ use roadstead_api::kueue::v1beta2 as api;
 use roadstead_jobs::problem::{
     Problem, annotation_problems, gates_may_only_shrink, gates_of, label_problems,
 };
+use roadstead_jobs::webhook::annotation_field;
 use serde_json::Value;
 
 use super::quotas::not_negative;
@@ -41,10 +42,6 @@ fn names(workload: &api::Workload) -> BTreeSet<&str> {
 fn annotation<'a>(workload: &'a api::Workload, key: &str) -> Option<&'a str> {
     let all = workload.metadata.annotations.as_ref()?;
     all.get(key).map(String::as_str)
-}
-
-fn annotation_field(key: &str) -> String {
-    format!("metadata.annotations[{key}]")
 }
 
 /// Whether the Workload may change its size while it runs. *Source*: `spec/jobs.md 6`.

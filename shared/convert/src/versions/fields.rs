@@ -7,12 +7,10 @@ use serde_json::{Map, Value};
 /// The fields of a JSON object.
 pub(super) type Fields = Map<String, Value>;
 
-/// A field that is not what it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     /// Path from the root, `[]` for any element of a list.
     pub(super) field: &'static str,
-    /// What it must be.
     pub(super) expected: &'static str,
 }
 
@@ -22,7 +20,6 @@ impl Wrong {
     }
 }
 
-/// The last name of a path.
 fn leaf(path: &'static str) -> &'static str {
     path.rsplit('.').next().unwrap_or(path)
 }
@@ -78,7 +75,6 @@ pub(super) fn take_text(parent: &mut Fields, path: &'static str) -> Result<Optio
     }
 }
 
-/// Renames the field `from`.
 pub(super) fn rename(parent: &mut Fields, from: &str, to: &str) {
     if let Some(value) = parent.remove(from) {
         parent.insert(to.to_owned(), value);

@@ -24,7 +24,6 @@ fn with_status(mut object: Value, status: impl Into<Value>) -> Value {
     object
 }
 
-/// Checks spec and status of an object in another version.
 fn check(before: &Value, version: &str, spec: &Value, status: &Value) {
     let after = to(version, before);
     assert_eq!((&after["spec"], &after["status"]), (spec, status), "{before}");

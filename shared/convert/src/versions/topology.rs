@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::fields::{Fields, Wrong, take};
 
-/// The path of an assignment.
 pub(super) const ASSIGNMENT: &str = "status.admission.podSetAssignments[].topologyAssignment";
 /// The most domains of one slice, and of one assignment in the form of `v1beta1`.
 ///
@@ -156,7 +155,6 @@ enum Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Parses a column of `count` values.
     fn of(column: &'a Value, count: usize) -> Option<Self> {
         match (present(column, "universal"), present(column, "individual")) {
             (Some(value), None) => Some(Self::Universal(value.as_str()?)),

@@ -41,7 +41,6 @@ struct Carried {
     _gates: Vec<PreemptionGate>,
     #[serde(rename = "preemptionGateStates")]
     _states: Vec<PreemptionGateState>,
-    /// The constraints by pod set.
     #[serde(rename = "podsetSliceRequiredTopologyConstraints")]
     _constraints: BTreeMap<String, Vec<PodSetSliceConstraint>>,
 }
@@ -112,7 +111,6 @@ pub(super) fn from_hub(root: &mut Fields, to: Version) -> Result<(), Wrong> {
     carried::put(root, carried)
 }
 
-/// The name of a pod set, or the default name.
 fn pod_set_name(pod_set: &Fields) -> &str {
     pod_set.get("name").and_then(Value::as_str).unwrap_or("main")
 }

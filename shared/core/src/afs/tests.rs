@@ -1,19 +1,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::{ByResource, PastUsage, UsageBook, UsagePolicy};
 use crate::amount::Amount;
 use crate::name::{Key, ResourceName, Uid};
 use crate::queue::Weight;
+use crate::state::fixtures::at;
 
 const MINUTE: i64 = 60;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn policy(half_life_minutes: u64) -> UsagePolicy {
     UsagePolicy {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Amount;
 use crate::name::ResourceName;
+use crate::taint::Effect;
 
 /// What the controller does about labelled nodes: `appwrapper.autopilot` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +28,8 @@ pub struct Mark {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What the mark means for pods.
+    /// What the mark means for pods that use the resource, as a taint would.
     pub effect: Effect,
-}
-
-/// What a mark means for pods that use the resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
-    /// No pod starts on the node, and running pods leave it.
-    NoExecute,
-    /// No pod starts on the node.
-    NoSchedule,
-    /// Other nodes are preferred.
-    PreferNoSchedule,
 }
 
 impl Default for Autopilot {

@@ -29,10 +29,7 @@ pub fn turn_time(now: Timestamp, last: Option<Timestamp>) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::state::fixtures::at;
 
     /// Spec: safety 3.5
     #[test]

@@ -32,10 +32,8 @@ impl Entry {
     }
 }
 
-/// What happened to a head.
 #[derive(Debug)]
 pub(super) enum Fate {
-    /// It got quota.
     Served,
     /// It got no quota.
     Refused(Reason, Requeue),

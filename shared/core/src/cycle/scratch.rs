@@ -25,7 +25,6 @@ pub(super) struct Scratch {
     pub(super) served: bool,
     /// Whether a head left the heap, or was put back to try other flavors.
     pub(super) moved: bool,
-    /// Whether an eviction was decided.
     pub(super) evicted: bool,
     /// Whether a head gave up a claim, so that others may fit though nothing was released.
     pub(super) given_up: bool,

@@ -310,7 +310,6 @@ pub(super) fn order(room: &Room) -> Option<Order> {
     }
 }
 
-/// A rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order(u8, u32, u32);
 
@@ -320,7 +319,6 @@ impl Order {
         self.0 <= 2
     }
 
-    /// Whether the room is unknown.
     pub(super) const fn is_unknown(self) -> bool {
         self.0 == 3
     }

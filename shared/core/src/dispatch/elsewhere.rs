@@ -37,12 +37,10 @@ impl Pass<'_> {
         copies.current_job(self.o.epoch).is_some_and(|job| job.finished) && self.has_try_left(winner)
     }
 
-    /// Whether it failed on `winner` and is tried on another cluster.
     pub(super) fn is_tried_elsewhere(&self, winner: &ClusterName, end: &Said) -> bool {
         end.reason == FAILED && self.has_try_left(winner)
     }
 
-    /// Gives `winner` up for this job.
     pub(super) fn try_elsewhere(&mut self, check: &CheckName, winner: &ClusterName, end: &Said) {
         let Elsewhere { limit, failed_on } = self.o.elsewhere;
         let message = format!(

@@ -14,13 +14,10 @@ use crate::note::Severity;
 
 /// What is known of the cluster that holds the Workload.
 pub(super) enum Holder<'a> {
-    /// It answers, and holds these copies.
     Answers(&'a Copies),
-    /// It does not answer.
     Silent {
         /// Since when, if it was ever heard.
         since: Option<Timestamp>,
-        /// When it is given up, if ever.
         until: Option<Timestamp>,
     },
     /// It answers, but its jobs of this kind cannot be read; the text says why.

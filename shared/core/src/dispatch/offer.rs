@@ -181,7 +181,6 @@ impl Standing<'_> {
         matches!(self, Self::Open(_) | Self::Clearing)
     }
 
-    /// Whether it has no copy yet.
     const fn is_empty(&self) -> bool {
         matches!(self, Self::Open(None))
     }

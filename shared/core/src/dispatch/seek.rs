@@ -19,7 +19,6 @@ const ANSWER_WAIT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a listed cluster can do for a Workload that seeks a place.
 pub(super) enum Standing<'a> {
-    /// It does not answer.
     Silent,
     /// It failed, now or before.
     Failed {
@@ -29,7 +28,6 @@ pub(super) enum Standing<'a> {
     },
     /// It takes nothing new.
     Cordoned,
-    /// It does not serve the kind of the job.
     NotServed,
     /// Its jobs of this kind cannot be read; the text says why.
     Unreadable(&'a str),

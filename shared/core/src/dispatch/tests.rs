@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
+use super::record::Reply;
 use super::*;
-use crate::name::{Key, Uid};
+use crate::name::Uid;
+use crate::state::fixtures;
 use crate::status::CheckState;
 use crate::workload::Workload;
 
@@ -26,23 +28,20 @@ fn at(minute: i64) -> Timestamp {
 
 fn workload(status: Status) -> Workload {
     Workload {
-        key: Key::new("ns", "wl"),
         uid: Uid::from("1"),
-        created: at(0),
-        generation: 1,
-        deleting: false,
-        queue: "q".to_owned(),
-        priority: 0,
-        boost: 0,
-        active: true,
-        job_uid: None,
-        max_execution_secs: None,
-        gated_by: String::new(),
-        pod_sets: Vec::new(),
-        problems: Vec::new(),
-        beyond: None,
         status,
+        ..fixtures::workload("wl", 0, Vec::new())
     }
+}
+
+fn names(names: &[&str]) -> Vec<ClusterName> {
+    names.iter().map(|name| (*name).into()).collect()
+}
+
+fn replies(plan: &Plan) -> Vec<(&str, Reply, &str)> {
+    let seen = plan.seen.iter();
+    seen.map(|seen| (seen.cluster.as_str(), seen.reply, seen.detail.as_str()))
+        .collect()
 }
 
 fn remote() -> RemoteWorkload {

@@ -9,7 +9,6 @@ use super::observed::Cause;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Note;
 
-/// A cluster does not serve the kind of the job.
 pub(super) const NOT_SERVED: &str = "KindNotServedOnCluster";
 /// Jobs of that kind cannot be read on a cluster.
 pub(super) const NOT_READABLE: &str = "KindNotReadableOnCluster";

@@ -17,12 +17,7 @@ impl Forest {
 
     /// A ClusterQueue is deleted: it has no quota and no cohort any more. The usage of its workloads is kept.
     pub fn drop_queue(&mut self, name: &ClusterQueueName) {
-        if let Some(id) = self.queue(name) {
-            self.describe(id, &[], Weight::ONE);
-            self.declare_parent(id, None);
-            self.forget_exists(id);
-            self.sweep(id);
-        }
+        self.drop_node(self.queue(name));
     }
 
     /// Puts a cohort where its object says, with the object's quotas.
@@ -35,7 +30,11 @@ impl Forest {
 
     /// A cohort object is deleted: its descendants stay together, below a root without own quota.
     pub fn drop_cohort(&mut self, name: &CohortName) {
-        if let Some(id) = self.cohort(name) {
+        self.drop_node(self.cohort(name));
+    }
+
+    fn drop_node(&mut self, id: Option<NodeId>) {
+        if let Some(id) = id {
             self.describe(id, &[], Weight::ONE);
             self.declare_parent(id, None);
             self.forget_exists(id);

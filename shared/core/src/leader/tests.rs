@@ -162,7 +162,6 @@ struct Request {
     /// The life of the replica that sent it.
     life: u32,
     step: Step,
-    /// The version that was read.
     version: u64,
     sent: Moment,
     arrives: u64,
@@ -187,7 +186,6 @@ enum Trouble {
     Kill,
     /// Its next request arrives so many ticks later; the answer is lost.
     Lost(u64),
-    /// It ends regularly.
     Release,
 }
 

@@ -373,7 +373,6 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(step, 1..80).prop_map(|steps| steps.concat())
 }
 
-/// A lease as it is stored.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     version: u64,

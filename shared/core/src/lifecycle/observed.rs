@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use super::older::Words;
 use super::ready::WaitForPods;
 use crate::name::PodSetName;
+use crate::preempt::PreemptReason;
 use crate::queue::{ClusterQueue, StopPolicy};
 use crate::status::Admission;
 use crate::workload::Workload;
@@ -83,7 +84,6 @@ impl JobFacts {
         *self != Self::Unknown && self.at_rest()
     }
 
-    /// Whether the job shows its end.
     pub(super) const fn has_ended(&self) -> bool {
         matches!(
             self,
@@ -139,35 +139,10 @@ pub enum Proposal {
         /// Reason of condition `Evicted`: `Preempted`.
         reason: &'static str,
         /// Reason of condition `Preempted`.
-        preempted_reason: PreemptedReason,
+        preempted_reason: PreemptReason,
         /// A sentence for people, for both conditions (`spec/admission-engine.md 2.12`).
         message: String,
     },
-}
-
-/// Why a Workload makes room for another one. *Source*: `spec/admission-engine.md 2.12`, `spec/api.md API-9.6`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreemptedReason {
-    /// A Workload of higher priority in the same `ClusterQueue` needs the quota.
-    InClusterQueue,
-    /// Its `ClusterQueue` has borrowed quota that another one takes back.
-    InCohortReclamation,
-    /// Its `ClusterQueue` has more than its fair share.
-    InCohortFairSharing,
-    /// Like [`Self::InCohortReclamation`], by a `ClusterQueue` that itself borrows.
-    InCohortReclaimWhileBorrowing,
-}
-
-impl PreemptedReason {
-    /// The reason as the API shows it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "InClusterQueue",
-            Self::InCohortReclamation => "InCohortReclamation",
-            Self::InCohortFairSharing => "InCohortFairSharing",
-            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
-        }
-    }
 }
 
 /// Settings of the process that matter here.

@@ -44,7 +44,6 @@ pub(crate) struct Oracle {
     pub(crate) found: Found,
 }
 
-/// The assignment of all pod sets.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     pub(crate) pod_sets: Vec<Assignment>,
@@ -119,7 +118,6 @@ struct Wanted<'a> {
 
 /// The result of the search in one group.
 struct Choice {
-    /// Index of the flavor.
     flavor: Option<usize>,
     mode: Mode,
     level: u32,
@@ -511,7 +509,6 @@ impl<'a> Assigner<'a> {
         offer
     }
 
-    /// Whether preemption is considered for one flavor and resource at all.
     fn may_preempt_for(&self, pair: FlavorResource, value: Exact) -> bool {
         let node = self.head.node;
         let policy = self.head.queue.preemption;

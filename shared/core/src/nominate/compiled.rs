@@ -21,14 +21,12 @@ pub struct CompiledQueue {
     columns: Vec<(ResourceName, usize, usize)>,
 }
 
-/// A resource group.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledGroup {
     /// The flavors in search order.
     pub(crate) flavors: Vec<CompiledFlavor>,
 }
 
-/// A flavor of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledFlavor {
     pub(crate) name: FlavorName,
@@ -74,7 +72,6 @@ impl CompiledQueue {
         }
     }
 
-    /// Group and column of a resource.
     pub(crate) fn column(&self, resource: &ResourceName) -> Option<(usize, usize)> {
         let at = self
             .columns

@@ -35,7 +35,6 @@ pub(crate) fn quota(limits: Limits) -> Quota {
     }
 }
 
-/// One group of `cpu` with these flavors.
 pub(crate) fn cpu_group(flavors: &[(&str, Limits)]) -> ResourceGroup {
     ResourceGroup {
         covered: vec!["cpu".into()],

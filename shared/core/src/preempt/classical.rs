@@ -17,13 +17,10 @@ use crate::queue::BorrowWithinCohort;
 enum Relation {
     /// It lies outside of a subtree in whose quota the request fits.
     Hierarchical,
-    /// Priority decides.
     Other,
-    /// It is the preemptor's own queue.
     Own,
 }
 
-/// A queue with candidates.
 #[derive(Clone, Debug)]
 struct Source<'a> {
     node: NodeId,

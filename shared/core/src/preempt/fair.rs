@@ -39,7 +39,6 @@ enum Scope {
 
 /// How a search ended.
 enum Outcome {
-    /// There was no candidate.
     Nobody,
     /// The request does not fit even with victims.
     Failed,
@@ -146,12 +145,10 @@ struct Branch<'a> {
     closed: bool,
 }
 
-/// Candidates of a queue.
 struct Supply<'a> {
     fresh: Option<Peekable<Choice<'a>>>,
     /// In the second round: candidates that failed the first.
     again: VecDeque<&'a Arc<Holder>>,
-    /// Candidates that failed.
     failed: VecDeque<&'a Arc<Holder>>,
 }
 
@@ -191,7 +188,6 @@ struct Victim<'a> {
 enum Round {
     /// Goes on to the next candidate of the queue.
     First,
-    /// Gives up the queue.
     Second,
 }
 

@@ -4,12 +4,10 @@ use super::{Check, MergePolicy, Observed, Problem};
 use crate::name::PodSetName;
 use crate::status::Assignment;
 
-/// Pod sets that are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Merged {
     /// The first pod set, whose template is used.
     pub(super) first: PodSetName,
-    /// All merged pod sets.
     pub(super) members: Vec<PodSetName>,
     /// The total number of pods.
     pub(super) count: u32,

@@ -1,17 +1,12 @@
 use jiff::SignedDuration;
 
 use super::*;
-use crate::amount::Amount;
 use crate::condition::Truth;
-use crate::name::{ClusterQueueName, Key, Uid};
+use crate::name::ClusterQueueName;
+use crate::state::fixtures::{self, at, workload};
 use crate::status::{Admission, Assignment, CheckState};
-use crate::workload::PodSet;
 
 const CLASS: &str = "check-capacity.autoscaling.x-k8s.io";
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
@@ -67,30 +62,11 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let workload = Workload {
-            key: Key::new("ns", "wl"),
-            uid: Uid::from("1"),
-            created: at(0),
-            generation: 1,
-            deleting: false,
-            queue: "q".to_owned(),
-            priority: 0,
-            boost: 0,
-            active: true,
-            job_uid: None,
-            max_execution_secs: None,
-            gated_by: String::new(),
+        let mut workload = workload("wl", 0, Vec::new());
+        workload.status.admission = Some(Admission {
+            cluster_queue: ClusterQueueName::from("cq"),
             pod_sets: Vec::new(),
-            problems: Vec::new(),
-            beyond: None,
-            status: Status {
-                admission: Some(Admission {
-                    cluster_queue: ClusterQueueName::from("cq"),
-                    pod_sets: Vec::new(),
-                }),
-                ..Status::default()
-            },
-        };
+        });
         let mut case = Self {
             workload,
             checks: BTreeMap::new(),
@@ -132,16 +108,8 @@ impl Case {
 
     /// A pod set that every check manages; `assigned` of its pods were admitted.
     fn pod_set(mut self, name: &str, count: u32, assigned: Option<u32>) -> Self {
-        self.workload.pod_sets.push(PodSet {
-            name: name.into(),
-            count,
-            min_count: None,
-            requests: BTreeMap::from([("cpu".into(), Amount::new(1))]),
-            node_selector: BTreeMap::new(),
-            affinity: Vec::new(),
-            tolerations: Vec::new(),
-            group: None,
-        });
+        let set = fixtures::pod_set(name, count, &[("cpu", 1)]);
+        self.workload.pod_sets.push(set);
         if let Some(count) = assigned {
             self.workload
                 .status

@@ -47,7 +47,6 @@ impl Limits {
         self.pod.add(&other.pod);
     }
 
-    /// Fills in the defaults of a container.
     pub(super) fn fill(&self, resources: &mut Resources) {
         fill_in(&mut resources.limits, &self.container.default);
         fill_in(&mut resources.requests, &self.container.default_request);

@@ -32,7 +32,6 @@ impl State {
         }
     }
 
-    /// Whether there are claims at all.
     pub(crate) fn has_claims(&self) -> bool {
         !self.claim_ends.is_empty()
     }

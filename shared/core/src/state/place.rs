@@ -14,7 +14,6 @@ use crate::quota::{self, Stage};
 use crate::table::{ClusterId, LocalId, WorkloadId};
 
 impl State {
-    /// Moves a workload to another place.
     pub(crate) fn move_to(&mut self, id: WorkloadId, wanted: Place, now: Timestamp) {
         let Some(record) = self.records.at_mut(id) else {
             return;
@@ -299,13 +298,12 @@ impl State {
     }
 }
 
-/// Amounts over all flavors.
 pub(super) fn by_resource(quotas: &Forest, amounts: &[(FlavorResource, Exact)]) -> ByResource {
     let mut sums = ByResource::new();
     for (pair, value) in amounts {
         if let Some((_, resource)) = quotas.pair_names(*pair) {
             let sum = sums.entry(resource.clone()).or_default();
-            *sum = sum.plus(quota::amount(*value));
+            *sum = sum.plus(crate::hierarchy::amount(*value));
         }
     }
     sums

@@ -302,7 +302,6 @@ pub(crate) fn eviction_count(workload: &Workload) -> u64 {
         .sum()
 }
 
-/// The LocalQueue that a workload names.
 pub(crate) fn local_key(workload: &Workload) -> Key {
     Key::new(workload.key.namespace.clone(), workload.queue.as_str())
 }

@@ -17,7 +17,6 @@ const KEPT_MAX: usize = 100_000;
 enum Unqueued {
     /// `manageJobsWithoutQueueName` is on: they do.
     Managed,
-    /// They do not.
     #[default]
     LeftAlone,
 }
@@ -54,13 +53,11 @@ impl Ancestors {
         }
     }
 
-    /// What is remembered of an owner.
     pub(crate) fn remembered(&self, uid: &Uid) -> Option<Distant> {
         let distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
         distant.get(uid).cloned()
     }
 
-    /// Remembers an owner that was read.
     pub(crate) fn remember(&self, uid: &Uid, owner: Distant) {
         let mut distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
         if distant.len() >= KEPT_MAX && !distant.contains_key(uid) {

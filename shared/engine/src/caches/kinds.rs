@@ -274,7 +274,6 @@ pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
     resource_of(kind.kind())
 }
 
-/// The API resource of a row of the table.
 pub(crate) fn resource_of(row: &Kind) -> ApiResource {
     let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
     ApiResource::from_gvk_with_plural(&gvk, row.plural)

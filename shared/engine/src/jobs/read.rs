@@ -22,7 +22,7 @@ use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
 use roadstead_jobs::kind::{self, Look, Members, Stand, Tending};
-use roadstead_jobs::labels::Identifiers;
+use roadstead_jobs::labels::{Identifiers, controller};
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use roadstead_kinds::Idle;
 
@@ -318,10 +318,7 @@ struct Facts<'a> {
 
 impl Facts<'_> {
     fn owned(&self, workload: &Workload) -> OwnedWorkload {
-        let owner = workload
-            .owner_references()
-            .iter()
-            .find(|owner| owner.controller == Some(true));
+        let owner = controller(&workload.metadata);
         let control = match owner {
             // Why not the Workload of another dispatch: it would start these pods instead of its own.
             _ if self.group.is_some()

@@ -346,7 +346,6 @@ async fn carry_out_all(
     Ok(())
 }
 
-/// What a write does to its object.
 enum Change {
     Patch(Target, Value),
     Delete,

@@ -68,7 +68,6 @@ pub(crate) struct Candidate {
     ready: Condition,
     /// Whether the Lease was ever read or written.
     known: bool,
-    /// The last failure.
     trouble: Trouble,
 }
 

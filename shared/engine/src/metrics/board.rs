@@ -39,7 +39,6 @@ pub enum Change {
     Set(f64),
 }
 
-/// The value of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Count(u64),
@@ -109,7 +108,6 @@ impl Board {
         }
     }
 
-    /// The series of a metric.
     pub(super) fn series(&self, metric: Metric) -> Vec<(Labels, Value)> {
         let board = self.lock();
         let series = board.get(&metric).into_iter().flatten();

@@ -9,14 +9,12 @@ use std::sync::Arc;
 
 use kube::api::ObjectMeta;
 use roadstead_api::config::{Config, CustomLabel, FeatureGate, LabelSourceKind};
+use roadstead_api::constants::labels::UNTRACKED_VALUE;
 use roadstead_core::name::Key;
 
 use super::board::Labels;
 use super::table::{Definition, Metric};
 use crate::caches::Caches;
-
-/// Wire: replaces every value that is not tracked.
-const UNTRACKED: &str = "kueue.x-k8s.io/_UNTRACKED_VALUE_";
 
 /// The configured labels; none while their gate is off.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +38,6 @@ impl Custom {
             .collect()
     }
 
-    /// Whether any label is read from Workloads.
     pub(super) fn reads_workloads(&self) -> bool {
         self.0
             .iter()
@@ -125,5 +122,9 @@ fn value(label: &CustomLabel, meta: Option<&ObjectMeta>) -> String {
     let value = value.unwrap_or_default();
     let tracked =
         value.is_empty() || label.tracked_values.is_empty() || label.tracked_values.contains(&value);
-    if tracked { value } else { UNTRACKED.to_owned() }
+    if tracked {
+        value
+    } else {
+        UNTRACKED_VALUE.to_owned()
+    }
 }

@@ -29,10 +29,8 @@ pub(super) struct Inputs<'a> {
     pub(super) admitted: Option<BTreeMap<Labels, u64>>,
 }
 
-/// Series by metric.
 pub(super) type Series = BTreeMap<Metric, BTreeMap<Labels, f64>>;
 
-/// All gauges, whether or not they are switched on.
 pub(super) fn of(inputs: &Inputs<'_>) -> Series {
     let mut page = Page::default();
     page.build();

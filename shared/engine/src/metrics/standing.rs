@@ -16,11 +16,8 @@ use super::transitions;
 /// The state of a Workload, as far as gauges show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// It has finished.
     Finished,
-    /// It is not admitted.
     Unadmitted {
-        /// The reason.
         reason: String,
         /// The underlying cause; may be empty.
         cause: String,
@@ -30,20 +27,16 @@ pub(super) enum Standing {
 /// A group of Workloads that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group {
-    /// The LocalQueue that they name.
     pub(super) local_queue: Key,
     /// The ClusterQueue of their admission, or without one, that of the LocalQueue.
     pub(super) cluster_queue: Option<Arc<str>>,
-    /// Their state.
     pub(super) standing: Standing,
 }
 
 /// Whether the requests of pending Workloads are added up. That costs a second parse of each pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requests {
-    /// They are added up.
     Counted,
-    /// They are not.
     Ignored,
 }
 
@@ -192,7 +185,6 @@ fn group(workload: &Workload) -> Option<Group> {
     })
 }
 
-/// Whether the Workload waits for quota.
 fn is_pending(workload: &Workload) -> bool {
     let reserved = workload.status.as_ref().is_some_and(|s| s.admission.is_some());
     !reserved && workload.is_active() && !transitions::is_finished(workload)

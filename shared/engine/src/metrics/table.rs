@@ -2,12 +2,10 @@
 //!
 //! *Source*: `spec/admission-engine.md 8`.
 
-/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Its value only grows.
     Counter,
-    /// Is set.
     Gauge,
     /// Collects observations in these buckets.
     Histogram(Buckets),
@@ -58,24 +56,19 @@ pub(super) enum Condition {
     Resources,
     /// The same, and `fairSharing`.
     ResourcesAndShares,
-    /// `fairSharing`.
     Shares,
     /// Gate `MetricsForCohorts`.
     Cohorts,
 }
 
-/// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     /// The name on the wire, with `_total` for counters.
     pub(super) name: &'static str,
-    /// Its help text.
     pub(super) help: &'static str,
-    /// Its kind.
     pub(super) kind: Kind,
     /// Its labels in order, without `replica_role`.
     pub(super) labels: &'static [&'static str],
-    /// When it is shown.
     pub(super) when: Condition,
 }
 
@@ -91,7 +84,6 @@ macro_rules! table {
             /// All of them in the order of the table.
             pub(super) const ALL: &'static [Self] = &[$(Self::$metric),*];
 
-            /// Its line in the table.
             pub(super) const fn definition(self) -> Definition {
                 match self {
                     $(Self::$metric => Definition {

@@ -24,7 +24,6 @@ fn now() -> Timestamp {
     "2026-01-01T00:01:30Z".parse().unwrap()
 }
 
-/// A configuration with everything switched on.
 fn everything() -> Config {
     let mut config = Config::without_file("kueue-system");
     config.metrics.enable_cluster_queue_resources = true;

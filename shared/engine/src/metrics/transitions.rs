@@ -117,7 +117,6 @@ impl Tally<'_> {
         });
     }
 
-    /// Counts for both queues.
     fn count(&mut self, cluster: Metric, local: Metric) {
         self.both(cluster, local, Change::Add(1));
     }
@@ -218,7 +217,6 @@ pub(super) fn unadmitted(workload: &Workload) -> Option<(String, String)> {
     Some(("NoReservation".to_owned(), cause))
 }
 
-/// Whether the Workload has finished.
 pub(super) fn is_finished(workload: &Workload) -> bool {
     when_true(workload, "Finished").is_some()
 }
@@ -242,7 +240,6 @@ fn when_true(workload: &Workload, kind: &str) -> Option<Timestamp> {
     Some(condition.last_transition_time.0)
 }
 
-/// Since when it has waited.
 fn queued_since(workload: &Workload) -> Timestamp {
     let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let requeued = when_true(workload, "Requeued");

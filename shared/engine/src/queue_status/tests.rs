@@ -64,7 +64,6 @@ const COHORT: &str = "cohorts/team";
 /// An API server that holds three objects, and the writer of their statuses.
 struct World {
     stored: Arc<Mutex<BTreeMap<String, Value>>>,
-    /// Paths of the writes.
     writes: Arc<Mutex<Vec<String>>>,
     caches: Caches,
     reports: Arc<Reports>,
@@ -209,30 +208,13 @@ impl World {
 /// Merges a patch into a stored object and gives it a new version.
 fn change(stored: &mut BTreeMap<String, Value>, path: &str, patch: &Value) -> Value {
     let object = stored.get_mut(path).unwrap();
-    merge(object, patch);
+    json_patch::merge(object, patch);
     let version: u64 = { object["metadata"]["resourceVersion"].as_str() }
         .unwrap()
         .parse()
         .unwrap();
     object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
     object.clone()
-}
-
-fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    for (field, value) in patch {
-        if value.is_null() {
-            into.as_object_mut().unwrap().remove(field);
-        } else {
-            merge(&mut into[field], value);
-        }
-    }
 }
 
 /// A user, an older replica, or a restored backup.

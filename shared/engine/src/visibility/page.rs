@@ -35,7 +35,6 @@ impl Page {
         self.offset.saturating_add(self.limit)
     }
 
-    /// The page of these items.
     pub(super) fn of<T>(self, items: impl Iterator<Item = T>) -> Vec<T> {
         items.skip(self.offset).take(self.limit).collect()
     }

@@ -4,7 +4,6 @@ use http::{Method, Uri};
 use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Question;
 
-/// The requested resource.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/apis`
@@ -19,27 +18,20 @@ pub(super) enum Target {
     OpenApiV3,
     /// `/openapi/v3/apis/GROUP/VERSION`
     OpenApiV3Of(&'static str),
-    /// Pending workloads.
     Pending {
-        /// API version.
         version: &'static str,
-        /// The queue.
         of: Of,
     },
-    /// Anything else.
     Unknown,
 }
 
 /// The queue whose workloads are requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// All workloads of a ClusterQueue.
     ClusterQueue(String),
     /// Those that came through a LocalQueue.
     LocalQueue {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
     },
 }
@@ -54,7 +46,6 @@ impl Of {
     }
 }
 
-/// Parses a path.
 pub(super) fn parse(path: &str) -> Target {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {

@@ -52,7 +52,6 @@ pub(crate) fn of(client: &Client) -> Reviews {
     }
 }
 
-/// Sends one kind of review.
 #[derive(Clone)]
 struct Asker {
     client: Client,

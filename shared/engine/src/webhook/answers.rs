@@ -9,10 +9,8 @@ use roadstead_jobs::problem::Problem;
 use roadstead_serve::webhook::{AdmissionHandler, Cause, allowed, invalid};
 use serde_json::Value;
 
-/// A request for admission.
 pub(super) type Request = AdmissionRequest<DynamicObject>;
 
-/// Allows everything unchanged.
 pub(super) fn unchanged() -> AdmissionHandler {
     Arc::new(|request| allowed(&request))
 }
@@ -44,7 +42,6 @@ pub(super) fn warned(mut answer: AdmissionResponse, request: &Request, why: &str
     answer
 }
 
-/// Refuses the request if there are problems.
 pub(super) fn unless(request: &Request, problems: &[Problem]) -> AdmissionResponse {
     if problems.is_empty() {
         return allowed(request);
@@ -60,7 +57,6 @@ pub(super) fn unless(request: &Request, problems: &[Problem]) -> AdmissionRespon
     invalid(request, &causes)
 }
 
-/// An object of the request as JSON.
 pub(super) fn value(object: Option<&DynamicObject>) -> Option<Value> {
     object.and_then(|object| serde_json::to_value(object).ok())
 }

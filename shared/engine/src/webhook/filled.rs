@@ -33,7 +33,6 @@ impl Filled {
         all
     }
 
-    /// The kinds that are not listed.
     pub(super) fn unlisted(&self) -> Vec<String> {
         unlisted::names(&self.healths)
     }

@@ -34,15 +34,8 @@ const TIMEOUT_SECS: i32 = 10;
 /// Where the API server reaches our webhooks.
 #[derive(Clone, Debug)]
 pub(super) enum Reach {
-    /// Under this base URL.
     Url(String),
-    /// Through a Service.
-    Service {
-        /// Its name.
-        name: String,
-        /// Its namespace.
-        namespace: String,
-    },
+    Service { name: String, namespace: String },
 }
 
 impl Reach {
@@ -73,7 +66,6 @@ impl Reach {
 /// Which jobs are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queues {
-    /// Those that name a queue.
     Named,
     /// All (`manageJobsWithoutQueueName`).
     Any,
@@ -85,7 +77,6 @@ pub(super) struct Registration<'a> {
     pub(super) kinds: &'a [&'static dyn JobKind],
     /// The address of our webhooks.
     pub(super) reach: &'a Reach,
-    /// Which jobs are held.
     pub(super) queues: Queues,
     /// The authorities to trust, PEM; `None` when another tool injects them.
     pub(super) ca_bundle: Option<&'a str>,
@@ -268,7 +259,6 @@ struct Api {
     kind: &'static str,
     plural: &'static str,
     review: Review,
-    /// The operations that are mutated.
     operations: &'static [&'static str],
 }
 

@@ -31,7 +31,6 @@ const ANY: &str = "*";
 
 /// `apiVersion` and kind.
 type Name = (String, String);
-/// Plurals by kind.
 type Plurals = Arc<Mutex<BTreeMap<Name, String>>>;
 
 /// The rights that the configuration asks users for.

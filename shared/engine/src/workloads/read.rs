@@ -50,7 +50,6 @@ impl Facts {
 }
 
 impl Facts {
-    /// The facts about the owning job.
     pub(super) const fn job(&self) -> &JobFacts {
         &self.job
     }
@@ -60,7 +59,6 @@ impl Facts {
         self.pods_end_by
     }
 
-    /// The policy of the process.
     pub(super) const fn policy(&self) -> &Policy {
         &self.policy
     }

@@ -44,7 +44,6 @@ pub fn pod_template_mut<'a>(template: &'a mut Value, path: &str) -> Result<&'a m
         .ok_or_else(|| format!("content at {path} cannot be changed"))
 }
 
-/// The value at a path.
 fn resolve<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
     let rest = path
         .strip_prefix("template")

@@ -23,7 +23,6 @@ const POD_FIELDS: [&str; 9] = [
 /// Fields of a container that are copied unchanged.
 const CONTAINER_FIELDS: [&str; 5] = ["name", "image", "command", "args", "securityContext"];
 
-/// The projection of a pod template.
 pub(super) fn of(template: &Value) -> Value {
     let mut after = json!({});
     for part in ["labels", "annotations"] {

@@ -41,7 +41,6 @@ fn info(pool: &str) -> PodSetInfo {
     }
 }
 
-/// The object after a write.
 fn after(data: &Value, writes: &[Write]) -> Value {
     let mut data = data.clone();
     for write in writes {

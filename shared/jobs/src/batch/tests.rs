@@ -25,7 +25,6 @@ fn sent(writes: Vec<Write>) -> Vec<(Target, Value)> {
     writes.into_iter().map(sent).collect()
 }
 
-/// The job after a start.
 fn started(job: &Value, infos: &[PodSetInfo]) -> Value {
     let writes = one(job, |job| BatchJob.start(job, infos)).unwrap();
     sent(writes)
@@ -60,7 +59,6 @@ fn shown(local: &Value, remote: Remote<'_>, now: Timestamp) -> Option<Value> {
     sent.next_back()
 }
 
-/// A mirror that sends this to the status.
 fn sends(patch: Option<Value>, is_deferred: bool) -> Mirror {
     let write = |patch| Write::Patch {
         of: MemberId {

@@ -145,7 +145,6 @@ pub enum Ends {
 }
 
 impl Ends {
-    /// How it ended, if it ended.
     pub(super) fn of(self, job: &Value) -> Option<Outcome> {
         match self {
             Self::Conditions(ends) => ends.of(job),
@@ -162,7 +161,6 @@ impl Ends {
         }
     }
 
-    /// Writes this end into the status.
     pub(super) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
         match self {
             Self::Conditions(ends) => ends.write(job, outcome, now),
@@ -296,11 +294,6 @@ impl Spare {
 }
 
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
-
-/// The status of a job in the form of a patch.
-pub(crate) fn status_of(job: &Value) -> Value {
-    json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
-}
 
 fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
     let mut conditions = json::list(job, &CONDITIONS).iter();

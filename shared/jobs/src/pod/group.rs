@@ -241,7 +241,6 @@ fn take_out(tending: &mut Tending, pod: Member<'_>) {
     });
 }
 
-/// The members of one role.
 #[derive(Default)]
 struct Role<'a> {
     runnable: Vec<Member<'a>>,
@@ -329,7 +328,6 @@ fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
     });
 }
 
-/// The state of a group.
 pub(super) fn look(members: Members<'_>) -> Look {
     let all = members.all();
     let first = members.first();

@@ -16,7 +16,7 @@ use super::{
     PlainPod, SCHEDULED, TERMINATION_TARGET, by_name, condition, has_gate, is_over, is_true, later, phase,
 };
 use crate::json;
-use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched, Write};
+use crate::kind::{Member, Members, Mirror, Remote, RemoteIdentity, Target, Unmatched};
 use crate::labels::annotation;
 use crate::remote::skeleton;
 
@@ -91,11 +91,7 @@ pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> 
     let write = |pod: &Member<'_>| {
         let before = status(*pod);
         let patch = json::difference(&before, &after(*pod)?)?;
-        Some(Write::Patch {
-            of: pod.id(),
-            target: Target::Status,
-            patch: json!({ "status": patch }),
-        })
+        Some(pod.patched(Target::Status, json!({ "status": patch })))
     };
     let all = local.all().iter();
     Mirror {

@@ -76,7 +76,6 @@ pub(super) fn hold(pod: &mut MemberMut<'_>) {
     said.entry(annotations::ROLE_HASH.to_owned()).or_insert(role);
 }
 
-/// The problems of a new pod.
 pub(super) fn problems(pod: Member<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if label(pod.meta, labels::MANAGED).is_some_and(|value| value != labels::TRUE) {

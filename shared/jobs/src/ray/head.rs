@@ -9,7 +9,6 @@ use crate::kind::Member;
 use crate::labels::annotation;
 use crate::podset::JobPodSet;
 
-/// The pod set of the head.
 pub(super) const NAME: &str = "head";
 const AUTOSCALER: &str = "autoscaler";
 const FAULT_TOLERANT: &str = "ray.io/ft-enabled";

@@ -19,12 +19,10 @@ const LAYERS_MAX: usize = 3;
 /// The number of pod sets in a group: a leader and its workers.
 const GROUP_SETS: usize = 2;
 
-/// The template of a pod set.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
     /// Its path, such as `spec.template`.
     pub(super) path: String,
-    /// The template.
     pub(super) content: &'a Value,
     /// The number of pods made of it.
     pub(super) count: u32,

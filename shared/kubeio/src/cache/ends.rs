@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::WATCH_SECS;
 
-/// How a watch ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// It may go on from this version.
@@ -18,7 +17,6 @@ pub(super) enum Ended {
 /// What came before a new watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Last {
-    /// A list.
     Listed,
     /// A watch that ended when its time was over.
     Full,

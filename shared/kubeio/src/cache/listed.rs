@@ -4,7 +4,6 @@ use kube::Resource;
 
 use super::version_of;
 
-/// One answer to a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     /// The storage's version; `None` when it is not a number.

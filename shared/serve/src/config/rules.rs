@@ -22,7 +22,6 @@ const AT_LEAST_ZERO: &str = "must be greater than or equal to 0";
 const ABOVE_ZERO: &str = "must be greater than 0";
 const DEVICE_CLASS_MAPPINGS_MAX: usize = 16;
 const TOKEN_LIFETIME_SECONDS_MIN: i64 = 600;
-/// Checks all rules.
 pub(super) fn check(config: &Config, kinds: Kinds, findings: &mut Findings) {
     namespaces(config, kinds, findings);
     process(config, findings);

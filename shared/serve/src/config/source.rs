@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::{Error, FILE_BYTES_MAX};
 
-/// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 /// The API group of every configuration file.
 const GROUP: &str = "config.kueue.x-k8s.io/";

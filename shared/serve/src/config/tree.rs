@@ -11,7 +11,6 @@ use serde_json::{Number, Value};
 use serde_path_to_error::Segment;
 use serde_saphyr::Spanned;
 
-/// A node and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     path: String,
@@ -123,7 +122,6 @@ struct Place {
 }
 
 impl Positions {
-    /// Whether a key was written at all.
     pub(super) fn is_written(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
@@ -202,7 +200,6 @@ impl Node {
         }
     }
 
-    /// The text, if this is a text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(value) => value.as_str(),

@@ -33,7 +33,6 @@ impl Format {
         best.1
     }
 
-    /// The media type of the answer.
     pub(super) const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",

@@ -232,7 +232,6 @@ fn types(kind: &str, version: &str) -> TypeMeta {
     }
 }
 
-/// Prints the answer as a review.
 pub(super) fn render_admission(mut response: AdmissionResponse) -> Value {
     // Wire: the patch is bytes, which are base64 in JSON; kube's type prints them as a list of numbers.
     let patch = response.patch.take();

@@ -5,14 +5,15 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::Change;
 use serde_json::Value;
 
+use super::Rules;
 use super::object::{
     PODS, WORKLOADS, controller, copy_of, group, list, origin, owners, prebuilt, queue, text, uid, winner,
     words,
 };
-use super::{Policy, Rules};
 
 /// The resource of the manager's workers.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
@@ -65,9 +66,7 @@ impl fmt::Display for Place {
 /// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Actor {
-    /// The manager's process.
     Manager,
-    /// A worker's process.
     Worker,
     /// A person, a controller of the cluster, a script.
     Other,
@@ -89,7 +88,7 @@ pub(super) struct Case {
     /// The same for this UID and those before it.
     pub(super) named_ever: BTreeSet<Arc<str>>,
     /// The policy of its queue for lost workers, if it names one.
-    policy: Option<Policy>,
+    policy: Option<WorkerLostPolicy>,
     recent: VecDeque<(Timestamp, Arc<str>, Change)>,
 }
 
@@ -111,7 +110,6 @@ pub(super) struct Seen<'a> {
     pub(super) now: Timestamp,
     pub(super) by: Actor,
     pub(super) on_manager: bool,
-    /// The run that it belongs to.
     pub(super) run: Option<Run>,
     /// Whether a job of that run created it: a job of jobs has children that have pods.
     pub(super) is_child: bool,
@@ -123,7 +121,6 @@ impl Seen<'_> {
         self.change.old.as_deref()
     }
 
-    /// The object after.
     pub(super) fn after(&self) -> Option<&Value> {
         self.change.new.as_deref()
     }
@@ -301,7 +298,6 @@ impl Book {
         Some(run)
     }
 
-    /// The run that a case is in now.
     fn present(&self, case: Name) -> Run {
         Run {
             uid: self.cases.get(&case).map_or_else(|| "".into(), |c| c.uid.clone()),
@@ -318,7 +314,6 @@ impl Book {
         name
     }
 
-    /// An object as it is stored now.
     pub(super) fn object(
         &self,
         cluster: &str,
@@ -334,7 +329,6 @@ impl Book {
         })
     }
 
-    /// The Workload of a case on a cluster.
     pub(super) fn workload(&self, cluster: &str, case: &Name) -> Option<&Arc<Value>> {
         self.object(cluster, WORKLOADS, &case.namespace, &case.name)
     }
@@ -350,7 +344,6 @@ impl Book {
             .filter(|copy| origin(copy) == self.rules.origin)
     }
 
-    /// All objects of a cluster.
     pub(super) fn all_on<'a>(&'a self, cluster: &str) -> impl Iterator<Item = (&'a Place, &'a Arc<Value>)> {
         let first = Place {
             cluster: cluster.into(),
@@ -381,22 +374,22 @@ impl Book {
     }
 
     /// The policy for a job whose worker is lost: that of its queue, else that of the configuration.
-    pub(super) fn policy(&self, case: &Name) -> Policy {
+    pub(super) fn policy(&self, case: &Name) -> WorkerLostPolicy {
         let said = self.cases.get(case).and_then(|case| case.policy);
         said.unwrap_or(self.rules.policy)
     }
 
     /// The policy for lost workers of the ClusterQueue of a Workload on the manager.
-    fn said_by_queue(&self, namespace: &str, workload: &Value) -> Option<Policy> {
+    fn said_by_queue(&self, namespace: &str, workload: &Value) -> Option<WorkerLostPolicy> {
         let manager = &self.rules.manager;
         let queue = text(workload, &["spec", "queueName"]);
         let local = self.object(manager, LOCAL_QUEUES, namespace, queue)?;
         let queue = text(local, &["spec", "clusterQueue"]);
         let queue = self.object(manager, CLUSTER_QUEUES, "", queue)?;
         match text(queue, &["metadata", "annotations", LOST_POLICY]) {
-            "Wait" => Some(Policy::Wait),
-            "Fence" => Some(Policy::Fence),
-            "RetryAnyway" => Some(Policy::RetryAnyway),
+            "Wait" => Some(WorkerLostPolicy::Wait),
+            "Fence" => Some(WorkerLostPolicy::Fence),
+            "RetryAnyway" => Some(WorkerLostPolicy::RetryAnyway),
             _ => None,
         }
     }

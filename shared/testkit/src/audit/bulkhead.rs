@@ -25,12 +25,9 @@ pub struct Placement {
     pub healthy: bool,
 }
 
-/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Decided {
-    /// To offer the Workload there.
     Offer,
-    /// To run the job there.
     Run,
 }
 

@@ -4,7 +4,6 @@ use super::Findings;
 use super::book::{Actor, Book, Seen};
 use super::object::{copy_of, epoch, holds_quota, is_deleting, is_true, uid, winner};
 
-/// Judges one change.
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
     if seen.on_manager || seen.by != Actor::Manager || !seen.is_workload() {
         return;

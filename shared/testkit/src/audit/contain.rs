@@ -17,16 +17,17 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
+use super::Findings;
 use super::book::{Actor, Book, CLUSTERS, Name, Run, Seen};
 use super::hands::NO_LABEL;
 use super::object::{
     at, condition, is_deleting, is_let_go, is_true, job_end, list, text, uid, winner, workload_end,
 };
 use super::word::Words;
-use super::{Findings, Policy};
 
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
 const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
@@ -271,7 +272,7 @@ impl Contain {
         let same = old["spec"] == new["spec"] && at(new, &["metadata", "generation"]).as_u64() <= Some(1);
         if is_taken_back
             && same
-            && book.policy(&run.case) == Policy::Wait
+            && book.policy(&run.case) == WorkerLostPolicy::Wait
             && !words.stands(before)
             && !book.is_drained(before)
             && self.is_undisturbed(before, &run.case)
@@ -314,7 +315,6 @@ fn is_trustworthy(secret: &Value) -> bool {
     !clusters.is_empty() && clusters.iter().all(checks)
 }
 
-/// The kubeconfig in a Secret, if it can be read.
 pub(super) fn kubeconfig(secret: &Value) -> Option<Value> {
     let encoded = text(secret, &["data", "kubeconfig"]);
     let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);

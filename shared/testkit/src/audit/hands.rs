@@ -10,7 +10,6 @@ pub(super) const NO_LABEL: &[&str] = &[LEASES, "events", "events.events.k8s.io"]
 /// A manager's own lease on a worker.
 pub(super) const LEASES: &str = "leases.coordination.k8s.io";
 
-/// Judges one change.
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
     if seen.on_manager || seen.by != Actor::Manager || NO_LABEL.contains(&&*seen.place.resource) {
         return;

@@ -12,7 +12,6 @@ use super::Findings;
 use super::book::{Book, Seen};
 use super::object::{holds_quota, is_gated, is_true};
 
-/// Judges one change.
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
     let (Some(case), Some(now)) = (seen.case(), seen.after()) else {
         return;

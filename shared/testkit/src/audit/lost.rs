@@ -30,16 +30,13 @@ pub(super) struct Lost {
     writes: VecDeque<(Timestamp, String)>,
 }
 
-/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It ended, and all objects of it agree.
     Ended,
-    /// It runs.
     Runs,
     /// It waits, and says why.
     Waits(String),
-    /// None of these.
     Stuck(String),
 }
 

@@ -41,12 +41,10 @@ pub(super) fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The UID.
 pub(super) fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// Whether its deletion was requested.
 pub(super) fn is_deleting(object: &Value) -> bool {
     !at(object, &["metadata", "deletionTimestamp"]).is_null()
 }
@@ -66,7 +64,6 @@ pub(super) fn group(pod: &Value) -> &str {
     text(pod, &["metadata", "labels", GROUP])
 }
 
-/// Whether a pod is held back.
 pub(super) fn is_gated(pod: &Value) -> bool {
     !list(pod, &["spec", "schedulingGates"]).is_empty()
 }
@@ -106,14 +103,12 @@ pub(super) fn owners(workload: &Value) -> impl Iterator<Item = &str> {
     owners.filter_map(|owner| owner["uid"].as_str())
 }
 
-/// One condition.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     list(object, &["status", "conditions"])
         .iter()
         .find(|condition| condition["type"] == kind)
 }
 
-/// Whether a condition is True.
 pub(super) fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
@@ -174,14 +169,12 @@ pub(super) fn winner(workload: &Value) -> &str {
     text(workload, &["status", "clusterName"])
 }
 
-/// Whether a Workload is offered to this cluster.
 pub(super) fn is_offered(workload: &Value, cluster: &str) -> bool {
     list(workload, &["status", "nominatedClusterNames"])
         .iter()
         .any(|name| name == cluster)
 }
 
-/// Whether a Workload holds quota.
 pub(super) fn holds_quota(workload: &Value) -> bool {
     is_true(workload, "QuotaReserved") && !is_true(workload, "Finished")
 }

@@ -31,7 +31,6 @@ struct Use {
     amounts: BTreeMap<Pair, i128>,
 }
 
-/// The quotas of one cluster and their use.
 #[derive(Default)]
 struct Cluster {
     queues: BTreeMap<Arc<str>, Arc<Value>>,

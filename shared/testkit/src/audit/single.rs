@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
+use super::Findings;
 use super::book::{Book, Name, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
     End, controller, epoch, group, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
 };
 use super::word::Words;
-use super::{Findings, Policy};
 
 /// A time in which one job was on several clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,9 +110,9 @@ impl Single {
                 .any(|place| self.ghosts.contains(place));
             let accepted = match book.policy(case) {
                 _ if haunted || given_up => true,
-                Policy::Wait => false,
-                Policy::RetryAnyway => true,
-                Policy::Fence => {
+                WorkerLostPolicy::Wait => false,
+                WorkerLostPolicy::RetryAnyway => true,
+                WorkerLostPolicy::Fence => {
                     others.any(|cluster| guards.was_hindered(cluster, book.rules.lease, seen.now))
                 }
             };
@@ -277,7 +278,7 @@ impl Outcomes {
         let Some(ended) = self
             .ended
             .get(run)
-            .filter(|_| book.policy(&run.case) == Policy::Wait)
+            .filter(|_| book.policy(&run.case) == WorkerLostPolicy::Wait)
         else {
             return;
         };

@@ -55,7 +55,6 @@ impl Words {
         }
     }
 
-    /// Whether the word about a cluster stands.
     pub(super) fn stands(&self, cluster: &str) -> bool {
         self.given.contains_key(cluster)
     }

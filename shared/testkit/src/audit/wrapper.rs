@@ -28,7 +28,6 @@ struct Child {
     name: Arc<str>,
 }
 
-/// The auditor of `AppWrapper`s.
 #[derive(Default)]
 pub(super) struct Wrappers {
     /// By cluster and UID, also children that are gone: their pods may still be there.

@@ -9,7 +9,7 @@
 )]
 
 use std::num::NonZero;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
@@ -171,32 +171,44 @@ fn describe(player: &Player, script: &Script, outcome: &Outcome) -> Result<Strin
     ))
 }
 
-/// Shares the seeds among processes of this program.
-fn share(args: &Args, shards: u64) -> Result<Tally, String> {
+/// The results of this program with each of these lists of arguments, all at once.
+fn results(runs: Vec<Vec<String>>) -> Result<Vec<Value>, String> {
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let mut running = Vec::new();
-    let (mut from, mut left) = (args.from, args.seeds);
-    for shard in 0..shards {
-        let seeds = left / (shards - shard);
+    for arguments in runs {
         let mut command = Command::new(&program);
-        command.args(["--shards", "1", "--json"]);
-        command.args(["--from", &from.to_string(), "--seeds", &seeds.to_string()]);
-        command.args(["--twice-every", &args.twice_every.to_string()]);
-        if args.once {
-            command.arg("--once");
-        }
+        command.args(["--shards", "1", "--json"]).args(arguments);
         let child = command.stdout(Stdio::piped()).spawn();
         running.push(child.map_err(|error| format!("starting a shard: {error}"))?);
+    }
+    let result = |child: Child| {
+        let output = child
+            .wait_with_output()
+            .map_err(|error| format!("waiting for a shard: {error}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("a shard ended with {}: {error}", output.status))
+    };
+    running.into_iter().map(result).collect()
+}
+
+/// Shares the seeds among processes of this program.
+fn share(args: &Args, shards: u64) -> Result<Tally, String> {
+    let (mut from, mut left) = (args.from, args.seeds);
+    let mut runs = Vec::new();
+    for shard in 0..shards {
+        let seeds = left / (shards - shard);
+        let mut run = vec![
+            format!("--from={from}"),
+            format!("--seeds={seeds}"),
+            format!("--twice-every={}", args.twice_every),
+        ];
+        run.extend(args.once.then(|| "--once".to_owned()));
+        runs.push(run);
         from += seeds;
         left -= seeds;
     }
     let mut tally = Tally::default();
-    for child in running {
-        let output = child
-            .wait_with_output()
-            .map_err(|error| format!("waiting for a shard: {error}"))?;
-        let result: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("a shard ended with {}: {error}", output.status))?;
+    for result in results(runs)? {
         let number = |field: &str| result[field].as_u64().unwrap_or_default();
         tally.seeds += number("seeds");
         tally.trace_mismatches += number("trace_mismatches");
@@ -270,36 +282,21 @@ fn told(catch: &Value) -> String {
 
 /// Shares the bugs among processes of this program.
 fn share_bugs(args: &Args, bugs: &[Bug], shards: usize) -> Result<Vec<Value>, String> {
-    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
-    let mut running = Vec::new();
-    for shard in 0..shards.min(bugs.len()) {
-        let some: Vec<String> = bugs
-            .iter()
-            .skip(shard)
-            .step_by(shards)
-            .map(|bug| format!("{bug:?}"))
-            .collect();
-        let mut command = Command::new(&program);
-        command.args(["--bug-bank", "--shards", "1", "--json", "--bugs", &some.join(",")]);
-        command.args([
-            "--from",
-            &args.from.to_string(),
-            "--bank-seeds",
-            &args.bank_seeds.to_string(),
-        ]);
-        let child = command.stdout(Stdio::piped()).spawn();
-        running.push(child.map_err(|error| format!("starting a shard: {error}"))?);
-    }
-    let mut catches = Vec::new();
-    for child in running {
-        let output = child
-            .wait_with_output()
-            .map_err(|error| format!("waiting for a shard: {error}"))?;
-        let result: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("a shard ended with {}: {error}", output.status))?;
-        catches.extend(result["bugs"].as_array().into_iter().flatten().cloned());
-    }
-    Ok(catches)
+    let run = |shard| {
+        let some = bugs.iter().skip(shard).step_by(shards);
+        let some: Vec<String> = some.map(|bug| format!("{bug:?}")).collect();
+        vec![
+            "--bug-bank".to_owned(),
+            format!("--bugs={}", some.join(",")),
+            format!("--from={}", args.from),
+            format!("--bank-seeds={}", args.bank_seeds),
+        ]
+    };
+    let results = results((0..shards.min(bugs.len())).map(run).collect())?;
+    let catches = results
+        .iter()
+        .flat_map(|result| result["bugs"].as_array().into_iter().flatten());
+    Ok(catches.cloned().collect())
 }
 
 /// Plays one seed and tells about it.

@@ -63,7 +63,6 @@ impl JobKind {
     /// The kinds of `CustomResourceDefinition`s; they go with their definition.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
-    /// The name of the integration.
     pub(super) const fn framework(self) -> &'static str {
         match self {
             Self::Job => "batch/job",
@@ -94,7 +93,6 @@ impl JobKind {
         }
     }
 
-    /// The name in paths.
     pub(super) const fn plural(self) -> &'static str {
         self.names().2
     }
@@ -108,7 +106,6 @@ impl JobKind {
         format!("{plural}.{group}")
     }
 
-    /// The path of its objects in a namespace.
     pub(super) fn path(self, namespace: &str) -> String {
         let (group, version, plural) = self.names();
         let root = if group.is_empty() {

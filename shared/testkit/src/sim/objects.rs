@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_api::constants::annotations::WORKER_LOST_POLICY;
 use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PROVISIONING_REQUEST};
 use roadstead_apiserver::{Server, User};
@@ -12,9 +13,8 @@ use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
 use super::kind::{self, Child, JobKind};
-use super::script::{JobPlan, Lost, Script, WorkerPlan};
+use super::script::{JobPlan, POLICIES, Script, WorkerPlan};
 
-/// The namespace of the jobs.
 pub(super) const NAMESPACE: &str = "team";
 /// The namespace of the product's own objects.
 pub(super) const SYSTEM: &str = "kueue-system";
@@ -136,18 +136,18 @@ fn local_queue(name: &str, leads_to: &str) -> (String, Value) {
 }
 
 /// The name of a queue: on the manager its own ClusterQueue too, on workers a LocalQueue only.
-const fn queue_name(says: Option<Lost>) -> &'static str {
+const fn queue_name(says: Option<WorkerLostPolicy>) -> &'static str {
     match says {
         None => QUEUE,
-        Some(Lost::Wait) => "patient",
-        Some(Lost::Fence) => "fenced",
-        Some(Lost::RetryAnyway) => "hasty",
+        Some(WorkerLostPolicy::Wait) => "patient",
+        Some(WorkerLostPolicy::Fence) => "fenced",
+        Some(WorkerLostPolicy::RetryAnyway) => "hasty",
     }
 }
 
 /// The LocalQueues beside the first one that every worker needs, because they have the same names everywhere.
 fn more_local_queues(by_queue: bool) -> impl Iterator<Item = (String, Value)> {
-    let all = Lost::ALL.into_iter().filter(move |_| by_queue);
+    let all = POLICIES.into_iter().filter(move |_| by_queue);
     all.map(|says| local_queue(queue_name(Some(says)), QUEUE))
 }
 
@@ -158,7 +158,6 @@ const fn space_name(which: Space) -> &'static str {
     }
 }
 
-/// A namespace with what belongs to it.
 pub(super) fn namespace(which: Space, by_queue: bool) -> Vec<(String, Value)> {
     let name = space_name(which);
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -177,13 +176,11 @@ pub(super) async fn has_namespace(server: &Server, which: Space) -> bool {
     code.is_success() && found["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Asks for the deletion of a namespace.
 pub(super) async fn delete_namespace(server: &Server, which: Space) {
     let path = format!("/api/v1/namespaces/{}", space_name(which));
     ask(server, Method::DELETE, &path, None).await;
 }
 
-/// Deletes the children of an `AppWrapper` on a worker.
 pub(super) async fn delete_children(worker: &Server, wrapper: &str) {
     let jobs = JobKind::Job.path(NAMESPACE);
     let (_, all) = ask(worker, Method::GET, &jobs, None).await;
@@ -293,7 +290,6 @@ fn queue(name: &str, cpus: i64, check: Option<&str>, preempts: bool) -> (String,
     kueue("clusterqueues", "ClusterQueue", name, &spec)
 }
 
-/// The objects of the manager's cluster.
 pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
     let names: Vec<String> = (1..=script.workers.len()).map(cluster_name).collect();
     let mut objects = vec![
@@ -306,7 +302,7 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
         ),
         queue(QUEUE, script.cpus, Some(FEDERATION), script.preempts),
     ];
-    for says in Lost::ALL.into_iter().filter(|_| script.by_queue) {
+    for says in POLICIES.into_iter().filter(|_| script.by_queue) {
         let name = queue_name(Some(says));
         let (path, mut queue) = queue(name, script.cpus, Some(FEDERATION), script.preempts);
         // The values of the annotation are the names of the policies.
@@ -331,7 +327,6 @@ pub(super) fn cluster(name: &str) -> (String, Value) {
     )
 }
 
-/// The path of the config of the federation.
 pub(super) fn config_path() -> String {
     format!("/apis/{KUEUE}/multikueueconfigs/{FEDERATION}")
 }
@@ -376,12 +371,10 @@ pub(super) fn foreign_job(kind: JobKind, name: &str) -> (String, Value) {
     (kind.path(NAMESPACE), kind.unmanaged(&metadata, 1, &template))
 }
 
-/// Whether a job is one of [`foreign_job`].
 pub(super) fn is_foreign(job: &Value) -> bool {
     job["metadata"]["labels"][FOREIGN] == "yes"
 }
 
-/// The objects of a worker's cluster.
 pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value)> {
     let mut objects: Vec<(String, Value)> = more_local_queues(by_queue).collect();
     if plan.asks_capacity {
@@ -450,17 +443,14 @@ pub(super) fn job(plan: &JobPlan) -> Vec<(String, Value)> {
     vec![(path, object)]
 }
 
-/// The path of pods.
 pub(super) fn pods_path() -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/pods")
 }
 
-/// The path of Workloads.
 pub(super) fn workloads_path() -> String {
     format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/workloads")
 }
 
-/// The path of ProvisioningRequests.
 pub(super) fn requests_path() -> String {
     format!("/apis/autoscaling.x-k8s.io/v1/namespaces/{NAMESPACE}/provisioningrequests")
 }
@@ -479,7 +469,6 @@ fn address(name: &str) -> String {
     format!("https://{name}.example.com:6443")
 }
 
-/// The cluster at an address.
 pub(super) fn cluster_at(server: &str) -> Option<usize> {
     let name = server.strip_prefix("https://worker-")?;
     name.split('.').next()?.parse().ok()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::SignedDuration;
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::{Change, Clock, Options, Server};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -15,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{Called, Entry, Fault, Forgery};
 use super::objects::{self, cluster_name};
-use super::script::{Act, Lost, Script};
+use super::script::{Act, Script};
 use super::stage::{Lives, RIVAL, RIVAL_USER, Stage, Step};
 use super::steward::{self, Hand};
 use super::trace::{Keep, Trace};
 use crate::audit::ending::Ending;
-use crate::audit::{Auditor, Clocks, Policy, Rules};
+use crate::audit::{Auditor, Clocks, Rules};
 
 /// How long nothing may have been written before a run is judged.
 const QUIET: Duration = Duration::from_mins(1);
@@ -158,11 +159,7 @@ fn rules(script: &Script) -> Rules {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let jumps = |entry: &Entry| matches!(entry.fault, Fault::ClockJump { secs: ..0, .. });
     Rules {
-        policy: match script.lost {
-            Lost::Wait => Policy::Wait,
-            Lost::Fence => Policy::Fence,
-            Lost::RetryAnyway => Policy::RetryAnyway,
-        },
+        policy: script.lost,
         // Why: a slow clock runs back too, when another host's time is taken over.
         clocks: if script.faults.iter().any(|(_, entry)| jumps(entry)) {
             Clocks::Jump
@@ -292,7 +289,7 @@ impl Rivals {
                 manager: RIVAL.to_owned(),
                 manager_users: vec![RIVAL_USER.to_owned()],
                 origin: RIVAL.to_owned(),
-                policy: Policy::Wait,
+                policy: WorkerLostPolicy::Wait,
                 // Why: only the first one learns which clusters have trouble.
                 placement_max: SignedDuration::MAX,
                 ..rules(script)
@@ -523,7 +520,6 @@ async fn lie(stage: &Arc<Stage>, worker: usize, job: &[String]) {
     objects::ask(&stage.servers[worker], Method::PATCH, &path, Some(&patch)).await;
 }
 
-/// Whether the first owner of a Workload is one of these.
 fn is_owned_by(workload: &Value, job: &[String]) -> bool {
     let owner = workload["metadata"]["ownerReferences"][0]["name"].as_str();
     owner.is_some_and(|owner| job.iter().any(|object| object == owner))

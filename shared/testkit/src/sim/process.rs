@@ -14,7 +14,6 @@ use super::fault::Side;
 /// How long it takes to start a process again that ended by itself or at a call.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// A planned death.
 #[derive(Clone, Copy, Debug)]
 struct Trap {
     calls_left: u64,
@@ -62,7 +61,6 @@ impl Process {
         self.live()
     }
 
-    /// Begins a life now.
     pub(super) fn live(self: &Arc<Self>) -> Life {
         let over = CancellationToken::new();
         let life = Life {
@@ -84,7 +82,6 @@ impl Process {
         }
     }
 
-    /// Releases the process from this entry.
     pub(super) fn release(&self, entry: usize) {
         let mut state = self.lock();
         state.held_by.retain(|holder| *holder != entry);
@@ -111,17 +108,14 @@ impl Process {
 }
 
 impl Life {
-    /// Whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Waits for its end.
     pub(super) async fn ended(&self) {
         self.over.cancelled().await;
     }
 
-    /// Ends it.
     pub(super) fn end(&self) {
         self.over.cancel();
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_core::dispatch::Bug;
 
 use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
@@ -66,21 +67,12 @@ pub enum Spread {
     Capacity,
 }
 
-/// What the manager does about lost workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// It waits.
-    Wait,
-    /// It runs the job elsewhere when the worker has certainly stopped it.
-    Fence,
-    /// It runs the job elsewhere after a while.
-    RetryAnyway,
-}
-
-impl Lost {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Wait, Self::Fence, Self::RetryAnyway];
-}
+/// What the manager may do about lost workers.
+pub(super) const POLICIES: [WorkerLostPolicy; 3] = [
+    WorkerLostPolicy::Wait,
+    WorkerLostPolicy::Fence,
+    WorkerLostPolicy::RetryAnyway,
+];
 
 /// The error of a host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +116,7 @@ pub struct JobPlan {
     /// Whether it is urgent.
     pub urgent: bool,
     /// The policy of its queue for lost workers; `None` in the queue that follows the configuration.
-    pub queue: Option<Lost>,
+    pub queue: Option<WorkerLostPolicy>,
 }
 
 impl JobPlan {
@@ -202,7 +194,7 @@ pub struct Script {
     /// How work is spread.
     pub spread: Spread,
     /// The policy for lost workers.
-    pub lost: Lost,
+    pub lost: WorkerLostPolicy,
     /// Whether there are queues with another policy.
     pub by_queue: bool,
     /// After how long a worker counts as lost for good.
@@ -248,9 +240,9 @@ impl Script {
             Spread::Incremental(dice.random_range(2..=3))
         };
         let lost = match dice.random_range(0..6) {
-            0 | 1 => Lost::Wait,
-            2 => Lost::RetryAnyway,
-            _ => Lost::Fence,
+            0 | 1 => WorkerLostPolicy::Wait,
+            2 => WorkerLostPolicy::RetryAnyway,
+            _ => WorkerLostPolicy::Fence,
         };
         // Why none below: the lease is two thirds of it, and a tenth of the lease must be enough to restart a process. Renewals
         // come each thirtieth of it and cost most of a run.
@@ -392,7 +384,6 @@ impl Script {
         certain.map(|(job, _)| job.name.clone()).collect()
     }
 
-    /// The job of a name.
     fn plan_of(&self, name: &str) -> Option<&JobPlan> {
         self.acts.iter().find_map(|(_, act)| {
             if let Act::Submit(job) = act
@@ -535,9 +526,9 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
     let mut queues = BTreeMap::new();
     for (_, act) in acts {
         if let Act::Submit(job) = act {
-            let queue = dice.random_range(0..=Lost::ALL.len());
+            let queue = dice.random_range(0..=POLICIES.len());
             let queue = *queues.entry(job.name.clone()).or_insert(queue);
-            job.queue = Lost::ALL.get(queue).copied();
+            job.queue = POLICIES.get(queue).copied();
         }
     }
 }

@@ -28,7 +28,7 @@ use super::fault::{Called, Fault, Forgery, Link, Space};
 use super::kind::{Child, JobKind};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
-use super::script::{JobPlan, Lost, Script, Skew, Spread};
+use super::script::{JobPlan, Script, Skew, Spread};
 use super::trace::Trace;
 use super::wire::Wire;
 
@@ -175,7 +175,6 @@ impl Stage {
         })
     }
 
-    /// The name of a cluster.
     pub(super) fn name(&self, number: usize) -> String {
         if Some(number) == self.rival {
             RIVAL.to_owned()
@@ -328,7 +327,6 @@ impl Stage {
         find(&self.wires, link)
     }
 
-    /// Begins a trouble.
     pub(super) async fn begin(&self, number: usize, fault: Fault) {
         self.note(format_args!("trouble {number} begins: {fault:?}"));
         match fault {
@@ -394,7 +392,6 @@ impl Stage {
         }
     }
 
-    /// Ends a trouble.
     pub(super) fn end(&self, number: usize, fault: Fault) {
         self.note(format_args!("trouble {number} ends"));
         let backup = Self::lock(&self.backups).remove(&number);
@@ -420,7 +417,6 @@ impl Stage {
         }
     }
 
-    /// All wires to a cluster.
     fn wires_to(&self, cluster: usize) -> impl Iterator<Item = &Arc<Wire>> {
         let wires = self.wires.iter().filter(move |(link, _)| link.to == cluster);
         wires.map(|(_, wire)| wire).chain([&self.inner[cluster]])
@@ -468,13 +464,11 @@ impl Stage {
         }
     }
 
-    /// Adds to the trace.
     pub(super) fn note(&self, what: std::fmt::Arguments<'_>) {
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
         trace.add(self.time.elapsed(), what);
     }
 
-    /// The true time.
     pub(super) fn now(&self) -> Timestamp {
         self.time.now()
     }
@@ -545,11 +539,7 @@ fn manager_config(script: &Script) -> Config {
             multi.incremental = Some(IncrementalDispatcher { step_size });
         }
     }
-    config.roadstead.multi_kueue.worker_lost_policy = match script.lost {
-        Lost::Wait => WorkerLostPolicy::Wait,
-        Lost::Fence => WorkerLostPolicy::Fence,
-        Lost::RetryAnyway => WorkerLostPolicy::RetryAnyway,
-    };
+    config.roadstead.multi_kueue.worker_lost_policy = script.lost;
     config
 }
 

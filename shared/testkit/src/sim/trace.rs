@@ -18,7 +18,6 @@ pub enum Keep {
     Lines,
 }
 
-/// The trace of a run.
 #[derive(Debug)]
 pub(super) struct Trace {
     hash: u64,

@@ -33,7 +33,6 @@ use super::trace::Trace;
 /// The longest time of one way without trouble.
 const HOP_MICROS_MAX: u64 = 3_000;
 
-/// The connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Lost {
     /// Before or after the request arrived: the client cannot know.
@@ -43,7 +42,6 @@ pub(super) enum Lost {
 
 type Answer = Response<UnsyncBoxBody<Bytes, Lost>>;
 
-/// A wire.
 pub(super) struct Wire {
     /// The process and the cluster, for the trace.
     name: String,

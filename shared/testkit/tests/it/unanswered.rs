@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link, Right, Way};
 use roadstead_testkit::sim::kind::JobKind;
-use roadstead_testkit::sim::script::{Act, Lost, Script, Skew, Spread};
+use roadstead_testkit::sim::script::{Act, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
 use crate::{plain_job, plain_worker};
@@ -20,7 +21,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 /// One worker, one job, and these troubles.
-fn script(lost: Lost, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> Script {
+fn script(lost: WorkerLostPolicy, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> Script {
     let job = plain_job("once", run_secs);
     let worker = plain_worker(4);
     let entry = |&(at, lasts, fault): &_| Entry { at, lasts, fault };
@@ -62,7 +63,7 @@ fn a_job_whose_end_could_not_be_shown_has_ended_after_its_worker_has_lost_it() {
             (secs(10), secs(lasts - 5), denied),
             (secs(8), secs(lasts), rewound),
         ];
-        script(Lost::RetryAnyway, 5, &faults)
+        script(WorkerLostPolicy::RetryAnyway, 5, &faults)
     });
     are_only_broken_by(Bug::NoLookAfterBreak, "I3", scripts);
 }
@@ -99,6 +100,6 @@ fn a_copy_that_was_perhaps_chosen_stays_until_what_is_stored_is_known() {
         (secs(12), secs(150), cut(MANAGER, MANAGER, Way::Answers)),
         (secs(40), secs(40), cut(MANAGER, WORKER, Way::Both)),
     ];
-    let script = script(Lost::Fence, 60, &faults);
+    let script = script(WorkerLostPolicy::Fence, 60, &faults);
     are_only_broken_by(Bug::LosersGoEarly, "I15", [script]);
 }

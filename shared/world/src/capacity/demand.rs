@@ -79,7 +79,6 @@ pub(super) fn unsupported(spec: &PodSpec) -> Option<&'static str> {
     }
 }
 
-/// Adds `more` to `sum`.
 pub(super) fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let held = sum.entry(name.clone()).or_default();

@@ -29,7 +29,7 @@ impl World {
             "spec": {},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         });
-        merge(&mut node, &extra);
+        json_patch::merge(&mut node, &extra);
         node["status"]["allocatable"]["pods"] = json!("110");
         self.0.nodes.push(Arc::new(from_value(node).unwrap()));
     }
@@ -54,7 +54,7 @@ impl World {
                 "podSets": [{"podTemplateRef": {"name": template}, "count": count}],
             },
         });
-        merge(&mut request, &extra);
+        json_patch::merge(&mut request, &extra);
         self.0.requests.push(Arc::new(from_value(request).unwrap()));
         self
     }
@@ -107,17 +107,6 @@ impl World {
             .expect("the condition")
             .message
             .clone()
-    }
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
     }
 }
 
@@ -284,7 +273,7 @@ fn a_booking_nobody_uses_ends_after_ten_minutes_or_as_asked() {
         "Capacity reservation time is expired"
     );
     let mut longer = provisioned(since);
-    merge(
+    json_patch::merge(
         &mut longer,
         &json!({"spec": {"parameters": {"bookingSeconds": "601"}}}),
     );
@@ -338,10 +327,10 @@ fn a_request_without_a_yes_expires_after_a_week() {
 fn one_fits(node: Value, spec: Value) -> bool {
     let mut world = World::default();
     let mut extra = json!({"status": {"allocatable": {"cpu": "4"}}});
-    merge(&mut extra, &node);
+    json_patch::merge(&mut extra, &node);
     world.change_node("n1", extra);
     let mut pod = asks(json!({"cpu": "1"}));
-    merge(&mut pod, &spec);
+    json_patch::merge(&mut pod, &spec);
     let world = world.template("t", pod).request("r", "t", 1, no_retry());
     world.answers() == ["r: Accepted=True/Accepted Provisioned=True/CapacityIsFound"]
 }

@@ -100,7 +100,6 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// The status with the present counts.
     pub(super) fn counted(&self, status: &JobStatus) -> JobStatus {
         let some = |number: i32| (number > 0).then_some(number);
         let list = |set: &BTreeSet<String>| (!set.is_empty()).then(|| set.iter().cloned().collect());

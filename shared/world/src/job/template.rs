@@ -83,7 +83,6 @@ fn number(pod: &mut Pod, job: &str, index: i32) {
     }
 }
 
-/// The index of a pod, if it has one.
 pub(super) fn index(pod: &Pod) -> Option<i32> {
     pod.annotations().get(INDEX)?.parse().ok()
 }

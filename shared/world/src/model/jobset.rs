@@ -40,7 +40,6 @@ const fn one() -> i32 {
     1
 }
 
-/// The status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct JobSetStatus {

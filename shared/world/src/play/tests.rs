@@ -21,7 +21,6 @@ fn running(annotations: &Value, restart: &str) -> Arc<Pod> {
     )
 }
 
-/// What is due for a pod.
 #[derive(Debug, PartialEq)]
 enum Due {
     /// This phase with this exit code.

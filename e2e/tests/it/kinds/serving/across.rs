@@ -18,7 +18,7 @@ fn deployment(room: Room, replicas: u32) -> Value {
 }
 
 fn leader_worker_set(room: Room, replicas: u32) -> Value {
-    let inner = json!({"size": 3, "leaderTemplate": template(), "workerTemplate": template()});
+    let inner = json!({"size": 2, "leaderTemplate": template(), "workerTemplate": template()});
     let spec = json!({"replicas": replicas, "leaderWorkerTemplate": inner});
     object(room, LWS, "LeaderWorkerSet", &spec)
 }
@@ -145,22 +145,43 @@ fn a_statefulset_of_the_manager_serves_from_a_worker_and_its_pods_come_back_unde
     });
 }
 
+/// Its replicas are created at the same moment.
+///
 /// Spec: jobs 9.13, 12.9; multikueue 3.13, 11.93, 11.94
 #[test]
-fn a_replica_of_a_leaderworkerset_of_the_manager_serves_from_one_worker() {
+fn all_replicas_of_a_leaderworkerset_of_the_manager_serve_from_one_worker_through_scaling_and_a_rollout() {
     play_shown("far-leaders", ALL, async |room| {
         let _alone = WEST_CHANGES.lock().await;
         let kind = resource(LWS, "LeaderWorkerSet");
-        create_on(room, MANAGER, leader_worker_set(room, 1)).await;
-        serves(room, &kind, 1).await;
-        let cluster = twins(room, 3).await;
+        create_on(room, MANAGER, leader_worker_set(room, 2)).await;
+        serves(room, &kind, 2).await;
+        let cluster = twins(room, 4).await;
         let all = all_on(room, MANAGER, &workloads()).await;
-        assert_eq!(all.len(), 1);
-        assert_eq!(all[0]["status"]["clusterName"], cluster);
-        assert_eq!(
-            sets(&all[0]),
-            [("leader".to_owned(), 1), ("worker".to_owned(), 2)]
-        );
+        assert_eq!(all.len(), 2);
+        for workload in &all {
+            assert_eq!(workload["status"]["clusterName"], cluster);
+            assert_eq!(
+                sets(workload),
+                [("leader".to_owned(), 1), ("worker".to_owned(), 1)]
+            );
+        }
+        for replicas in [3, 1, 2] {
+            room.merge(MANAGER, &kind, NAME, json!({"spec": {"replicas": replicas}}))
+                .await;
+            serves(room, &kind, replicas).await;
+            let pods = 2 * usize::try_from(replicas).unwrap();
+            assert_eq!(twins(room, pods).await, cluster);
+        }
+        let leader = json!({"metadata": {"annotations": {"version": "2"}}});
+        let changed = json!({"spec": {"leaderWorkerTemplate": {"leaderTemplate": leader}}});
+        room.merge(MANAGER, &kind, NAME, changed).await;
+        for leader in ["web-0", "web-1"] {
+            let is_new = |pod: &Value| pod["metadata"]["annotations"]["version"] == "2";
+            room.until(MANAGER, &all_pods(), leader, is_new).await;
+        }
+        serves(room, &kind, 2).await;
+        assert_eq!(twins(room, 4).await, cluster);
+        assert_eq!(nodes(room).await, [format!("roadstead-{cluster}")].into());
         room.delete(MANAGER, &kind, NAME).await;
         nothing_is_left(room, kind).await;
     });

@@ -20,7 +20,6 @@ const CONFIG_DEFAULT: &str = "multikueue";
 /// Most clusters in a `MultiKueueConfig`. Source: `spec/multikueue.md 1.3`.
 const CONFIG_CLUSTERS_MAX: usize = 20;
 
-/// What to do about the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CredentialStep {
     /// The Secret's credential has more than half of its lifetime left.
@@ -34,17 +33,12 @@ pub(super) enum CredentialStep {
 pub(super) enum ConfigStep {
     /// It lists the cluster already.
     Keep {
-        /// Its name.
         name: String,
     },
-    /// Add the cluster.
     Add {
-        /// Its name.
         name: String,
     },
-    /// Create it with this cluster.
     Create {
-        /// Its name.
         name: String,
     },
 }
@@ -52,13 +46,10 @@ pub(super) enum ConfigStep {
 /// Everything that will be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// On the worker.
     pub(super) account: Vec<Step>,
-    /// The Secret.
     pub(super) credential: CredentialStep,
     /// Whether the `MultiKueueCluster` has to be created.
     pub(super) cluster: bool,
-    /// The `MultiKueueConfig`.
     pub(super) config: ConfigStep,
 }
 
@@ -149,7 +140,6 @@ fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failu
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
     pub(super) fn is_nothing(&self) -> bool {
         self.account.iter().all(|step| step.state == State::Same)
             && self.credential == CredentialStep::Keep

@@ -160,7 +160,6 @@ fn wanted_definitions(facts: &Facts) -> Vec<String> {
         .collect()
 }
 
-/// The existing definitions of our kinds.
 fn definitions(facts: &Facts) -> Result<Vec<&Value>, Unread> {
     let wanted = wanted_definitions(facts);
     let ours = |definition: &&Value| {

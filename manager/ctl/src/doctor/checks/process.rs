@@ -75,7 +75,6 @@ fn deployment(facts: &Facts) -> Result<Seen, Unread> {
     })
 }
 
-/// Judges the Deployment, if there is one.
 fn of_deployment(facts: &Facts, judge: impl FnOnce(&Value) -> Seen) -> Result<Seen, Unread> {
     match facts.deployment()? {
         Some(found) => Ok(judge(found)),

@@ -187,14 +187,19 @@ fn checks_of(queue: &Value) -> Vec<&str> {
     strategy.chain(plain).collect()
 }
 
-fn flavors_exist(facts: &Facts) -> Result<Seen, Unread> {
-    let there = names(facts.all("ResourceFlavor")?);
-    Ok(none_of(dangling(facts, &there, flavors_of)?, "all", |names| {
+/// Judges whether every object of a kind exists that a ClusterQueue names.
+fn exist(facts: &Facts, kind: &str, of: fn(&Value) -> Vec<&str>) -> Result<Seen, Unread> {
+    let there = names(facts.all(kind)?);
+    Ok(none_of(dangling(facts, &there, of)?, "all", |names| {
         bad(
             format!("unknown: {names}"),
-            "make the ResourceFlavor, or take it out of the ClusterQueue",
+            format!("make the {kind}, or take it out of the ClusterQueue"),
         )
     }))
+}
+
+fn flavors_exist(facts: &Facts) -> Result<Seen, Unread> {
+    exist(facts, "ResourceFlavor", flavors_of)
 }
 
 fn flavors_match_nodes(facts: &Facts) -> Result<Seen, Unread> {
@@ -219,13 +224,7 @@ fn flavors_match_nodes(facts: &Facts) -> Result<Seen, Unread> {
 }
 
 fn checks_exist(facts: &Facts) -> Result<Seen, Unread> {
-    let there = names(facts.all("AdmissionCheck")?);
-    Ok(none_of(dangling(facts, &there, checks_of)?, "all", |names| {
-        bad(
-            format!("unknown: {names}"),
-            "make the AdmissionCheck, or take it out of the ClusterQueue",
-        )
-    }))
+    exist(facts, "AdmissionCheck", checks_of)
 }
 
 fn checks_active(facts: &Facts) -> Result<Seen, Unread> {

@@ -86,7 +86,6 @@ fn validating_webhooks(facts: &Facts) -> Result<Seen, Unread> {
     registered(facts, "ValidatingWebhookConfiguration", VALIDATING_WEBHOOKS)
 }
 
-/// All webhooks of ours.
 fn webhooks(facts: &Facts) -> Result<Vec<&Value>, Unread> {
     let mutating = facts.named("MutatingWebhookConfiguration", MUTATING_WEBHOOKS)?;
     let validating = facts.named("ValidatingWebhookConfiguration", VALIDATING_WEBHOOKS)?;

@@ -156,7 +156,6 @@ fn fences(facts: &Facts) -> Result<Seen, Unread> {
     ))
 }
 
-/// Name of the Secret of a cluster.
 fn secret_of(cluster: &Value) -> Option<&str> {
     let source = cluster.pointer("/spec/clusterSource/kubeConfig")?;
     (source["locationType"] == "Secret").then(|| source["location"].as_str())?

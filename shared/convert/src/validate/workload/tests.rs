@@ -25,7 +25,6 @@ fn check(old: Option<&Value>, new: &Value, expect: &[&str]) {
     check_with(&FeatureGates::default(), old, new, expect);
 }
 
-/// One pod set with these fields.
 fn with_set(fields: &Value) -> Value {
     let mut set = json!({"name": "main", "count": 5, "template": {}});
     json_patch::merge(&mut set, fields);

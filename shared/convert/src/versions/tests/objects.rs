@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::API;
 
-/// An object of one of all kinds.
 pub(super) fn any_object() -> impl Strategy<Value = Value> {
     prop_oneof![
         cluster_queue(),
@@ -265,12 +264,10 @@ fn field(name: &'static str, value: impl Strategy<Value = Value> + 'static) -> B
         .boxed()
 }
 
-/// An unknown field.
 fn unknown() -> BoxedStrategy<Value> {
     field("fieldOfTheFuture", Just(json!({"deep": [null, {"x": 1}]})))
 }
 
-/// All these parts in one object.
 fn all(parts: Vec<BoxedStrategy<Value>>) -> impl Strategy<Value = Value> {
     parts.prop_map(|parts| parts.into_iter().fold(json!({}), merged))
 }

@@ -102,7 +102,6 @@ impl World {
         self
     }
 
-    /// One pod that runs.
     pub(super) fn running() -> Self {
         let mut world = Self::new([component(Nature::Counted, &[1])]);
         world.settle();
@@ -276,7 +275,6 @@ impl World {
         self.pods.last_mut().unwrap()
     }
 
-    /// All pods change their phase.
     pub(super) fn all_pods(&mut self, phase: PodPhase) {
         for pod in &mut self.pods {
             pod.phase = phase;

@@ -7,10 +7,7 @@ use proptest::test_runner::RngSeed;
 use super::{Effect, Event, LATE, Link, Miss, Reason, SILENT};
 use crate::condition::Truth;
 use crate::lease::{Closing, Grant, Guard, Moment, Tenure, Terms};
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::state::fixtures::at;
 
 fn up(secs: u64) -> Moment {
     Moment::after_start(Duration::from_secs(secs))
@@ -305,7 +302,6 @@ struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Breaker {
-    /// Closed by this event.
     Closes,
     /// Closed by this event unless a write failed where the lease is renewed.
     ClosesUnlessWritesFail,
@@ -414,7 +410,6 @@ fn event() -> impl Strategy<Value = Event<'static>> {
     ])
 }
 
-/// The event, noticed at this second.
 fn timed(event: Event<'static>, second: u32) -> Event<'static> {
     let (time, moment) = (at(i64::from(second)), up(u64::from(second)));
     match event {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::dispatch::record::Reply;
 use crate::lease::Tenure;
 use RemoteAction::{CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
 

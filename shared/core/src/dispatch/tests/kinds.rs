@@ -1,7 +1,6 @@
 //! A kind of jobs that a cluster does not serve, or whose jobs cannot be read there.
 
 use super::*;
-use crate::dispatch::record::Reply;
 use crate::kind::KindState;
 
 fn unreadable() -> Remote {
@@ -15,12 +14,6 @@ fn without_kind() -> Site {
         kind: KindState::NotServed,
         ..Site::default()
     }
-}
-
-fn answers(plan: &Plan) -> Vec<(&str, Reply, &str)> {
-    let seen = plan.seen.iter();
-    seen.map(|seen| (seen.cluster.as_str(), seen.reply, seen.detail.as_str()))
-        .collect()
 }
 
 /// Spec: safety F26; multikueue 10.F6 (deviation)
@@ -41,7 +34,7 @@ fn a_cluster_that_does_not_serve_the_kind_is_no_candidate_and_the_others_are() {
         assert_eq!(plan.status.nominated, ["a".into()], "{dispatcher:?}");
         assert_eq!(plan.on("b"), []);
         assert_eq!(plan.on("a"), [RemoteAction::CreateWorkload]);
-        assert_eq!(answers(&plan)[0], ("b", Reply::NotServed, "Job"));
+        assert_eq!(replies(&plan)[0], ("b", Reply::NotServed, "Job"));
         assert!(
             plan.failed.is_empty(),
             "nothing has failed: it is taken at once when it is served"
@@ -128,7 +121,7 @@ fn while_the_kind_cannot_be_read_on_a_cluster_nothing_of_it_is_decided_there() {
             waiting.to_string(),
             "jobs of Job cannot be read on cluster \"a\": jobs is forbidden"
         );
-        assert!(answers(&plan).contains(&("a", Reply::NotReadable, "jobs is forbidden")));
+        assert!(replies(&plan).contains(&("a", Reply::NotReadable, "jobs is forbidden")));
 
         let stopping = case.clone().condition("Evicted", "preempted").plan();
         assert_eq!(stopping.cluster(), Some("a"), "it may still run there");

@@ -1,9 +1,5 @@
 use super::*;
 
-fn names(names: &[&str]) -> Vec<ClusterName> {
-    names.iter().map(|name| (*name).into()).collect()
-}
-
 /// Four workers `d`, `c`, `b`, `a` in this order of the config; two are asked per round of five minutes.
 fn incremental() -> Case {
     let mut case = Case::new();

@@ -1,11 +1,5 @@
-use super::record::{Record, Reply, Seen};
+use super::record::{Record, Seen};
 use super::*;
-
-fn replies(plan: &Plan) -> Vec<(&str, Reply, &str)> {
-    let seen = plan.seen.iter();
-    seen.map(|seen| (seen.cluster.as_str(), seen.reply, seen.detail.as_str()))
-        .collect()
-}
 
 fn turned_down(words: &str) -> RemoteWorkload {
     RemoteWorkload {

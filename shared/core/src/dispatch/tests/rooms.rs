@@ -3,8 +3,9 @@ use proptest::prelude::*;
 use super::capacity::{Amounts, Closed, QueueView, Room, Usage, room, spare};
 use super::*;
 use crate::amount::Amount;
-use crate::name::{CohortName, FlavorName, ResourceName};
-use crate::queue::{ClusterQueue, FlavorQuota, Quota, ResourceGroup, StopPolicy};
+use crate::name::{CohortName, ResourceName};
+use crate::queue::StopPolicy;
+use crate::state::fixtures;
 
 const CPU: &str = "cpu";
 
@@ -13,30 +14,11 @@ fn amounts(cpu: i64) -> Amounts {
 }
 
 fn view(nominal: i64, used: i64, pending: u32) -> QueueView {
-    let flavor = FlavorName::from("f");
+    let groups = vec![fixtures::group(&[("f", &[(CPU, nominal)])])];
     QueueView {
-        queue: ClusterQueue {
-            name: "q".into(),
-            cohort: None,
-            strategy: crate::queue::Strategy::BestEffortFifo,
-            namespaces: None,
-            groups: vec![ResourceGroup {
-                covered: vec![CPU.into()],
-                flavors: vec![FlavorQuota {
-                    name: flavor.clone(),
-                    quotas: BTreeMap::from([(CPU.into(), Quota::of(Amount::new(nominal)))]),
-                }],
-            }],
-            checks: Vec::new(),
-            stop: StopPolicy::None,
-            fungibility: crate::queue::FungibilityPolicy::default(),
-            preemption: crate::queue::PreemptionPolicy::default(),
-            weight: crate::queue::Weight::default(),
-            usage_order: crate::queue::UsageOrder::Ignored,
-            terminating: false,
-        },
+        queue: fixtures::cluster_queue("q", groups),
         active: true,
-        used: Usage::from([(flavor, amounts(used))]),
+        used: Usage::from([("f".into(), amounts(used))]),
         pending,
     }
 }
@@ -105,10 +87,6 @@ fn a_cohort_lends_what_its_other_queues_leave() {
         (at(3), at(4), at(12)),
         (borrowed, Room::Full { pending: 0 }, Room::TooLarge)
     );
-}
-
-fn names(names: &[&str]) -> Vec<ClusterName> {
-    names.iter().map(|name| (*name).into()).collect()
 }
 
 /// Workers `a` to `d`, in this order of the config.

@@ -1,15 +1,10 @@
 use super::RemoteAction::{
     CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, SetPriority, StripFinalizer,
 };
-use super::record::Reply;
 use super::*;
 
 const GONE: [RemoteAction; 2] = [StripFinalizer, DeleteWorkload];
 const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
-
-fn names(names: &[&str]) -> Vec<ClusterName> {
-    names.iter().map(|name| (*name).into()).collect()
-}
 
 fn foreign() -> RemoteWorkload {
     RemoteWorkload {

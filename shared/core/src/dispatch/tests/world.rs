@@ -198,7 +198,6 @@ impl World {
         (status, plan)
     }
 
-    /// Judges what holds of every plan.
     fn judge(&self, composed: &Status, plan: &Plan) {
         let is = |kind| composed.conditions.is_true(kind);
         let pending = composed.checks[&CheckName::from(CHECK)].phase == CheckPhase::Pending;

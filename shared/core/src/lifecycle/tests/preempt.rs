@@ -3,6 +3,7 @@
 use super::super::*;
 use super::world::{NOW, World, admission, at, job, queue, reserve, texts};
 use crate::name::{CheckName, ClusterName};
+use crate::preempt::PreemptReason;
 use crate::status::{CheckPhase, GatePosition, PreemptionGate};
 
 const MESSAGE: &str =
@@ -11,7 +12,7 @@ const MESSAGE: &str =
 fn make_room() -> Proposal {
     Proposal::Evict {
         reason: "Preempted",
-        preempted_reason: PreemptedReason::InClusterQueue,
+        preempted_reason: PreemptReason::InClusterQueue,
         message: MESSAGE.to_owned(),
     }
 }
@@ -60,7 +61,7 @@ fn who_is_evicted_already_is_not_evicted_again() {
     world.now += 5;
     world.proposal = Some(Proposal::Evict {
         reason: "Preempted",
-        preempted_reason: PreemptedReason::InCohortReclamation,
+        preempted_reason: PreemptReason::InCohortReclamation,
         message: "for somebody else".to_owned(),
     });
     let (_, notes) = world.pass();

@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::world::{NOW, World, admission, at, job, ready_job};
+use crate::preempt::PreemptReason;
 use crate::status::Requeue;
 
 const NOT_READY: &str = "Not all pods are ready or succeeded";
@@ -166,7 +167,7 @@ fn evictions_are_counted_by_reason_and_cause() {
     for _ in 0..2 {
         world.proposal = Some(Proposal::Evict {
             reason: "Preempted",
-            preempted_reason: PreemptedReason::InCohortFairSharing,
+            preempted_reason: PreemptReason::InCohortFairSharing,
             message: "p".to_owned(),
         });
         world.pass();

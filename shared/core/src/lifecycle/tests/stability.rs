@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::*;
 use super::world::{NOW, World, admission, at, job, queue, ready_job, reserve, workload};
 use crate::name::CheckName;
+use crate::preempt::PreemptReason;
 use crate::queue::ClusterQueue;
 use crate::status::{CheckState, Requeue};
 
@@ -132,7 +133,7 @@ prop_compose! {
             1 if pending && active => Some(reserve("spot")),
             3 => Some(Proposal::Evict {
                 reason: "Preempted",
-                preempted_reason: PreemptedReason::InClusterQueue,
+                preempted_reason: PreemptReason::InClusterQueue,
                 message: "p".to_owned(),
             }),
             2 => Some(Proposal::Pending { reason: "WaitingForQuota".into(), message: "w".to_owned() }),

@@ -2,51 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
 use super::super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, FlavorName, Key};
-use crate::queue::{
-    CheckRule, ClusterQueue, FlavorQuota, FungibilityPolicy, PreemptionPolicy, ResourceGroup, Selector,
-    Strategy, UsageOrder, Weight,
-};
+use crate::queue::{CheckRule, ClusterQueue, FlavorQuota, ResourceGroup};
+use crate::state::fixtures;
+pub(super) use crate::state::fixtures::at;
 use crate::status::{Assignment, CheckState};
-use crate::workload::{PodSet, Workload};
+use crate::workload::Workload;
 
 pub(super) const NOW: i64 = 1_000;
-
-pub(super) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 pub(super) fn workload() -> Workload {
     Workload {
         key: Key::new("lab", "job-a"),
-        uid: "u".into(),
-        created: at(900),
-        generation: 1,
-        deleting: false,
         queue: "tests".to_owned(),
-        priority: 0,
-        boost: 0,
-        active: true,
-        job_uid: None,
-        max_execution_secs: None,
-        gated_by: String::new(),
-        pod_sets: vec![PodSet {
-            name: "main".into(),
-            count: 3,
-            min_count: None,
-            requests: BTreeMap::new(),
-            node_selector: BTreeMap::new(),
-            affinity: Vec::new(),
-            tolerations: Vec::new(),
-            group: None,
-        }],
-        problems: Vec::new(),
-        beyond: None,
-        status: Status::default(),
+        ..fixtures::workload("job-a", 900, vec![fixtures::pod_set("main", 3, &[])])
     }
 }
 
@@ -55,29 +26,19 @@ pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
         name: name.into(),
         quotas: BTreeMap::new(),
     };
-    ClusterQueue {
-        name: "team".into(),
-        cohort: None,
-        strategy: Strategy::BestEffortFifo,
-        namespaces: Some(Selector::default()),
-        groups: vec![ResourceGroup {
-            covered: vec!["cpu".into()],
-            flavors: vec![flavor("spot"), flavor("fixed")],
-        }],
-        checks: checks
-            .iter()
-            .map(|(name, flavors)| CheckRule {
-                name: (*name).into(),
-                on_flavors: flavors.iter().map(|f| FlavorName::from(*f)).collect(),
-            })
-            .collect(),
-        stop: StopPolicy::None,
-        fungibility: FungibilityPolicy::default(),
-        preemption: PreemptionPolicy::default(),
-        weight: Weight::ONE,
-        usage_order: UsageOrder::Ignored,
-        terminating: false,
-    }
+    let group = ResourceGroup {
+        covered: vec!["cpu".into()],
+        flavors: vec![flavor("spot"), flavor("fixed")],
+    };
+    let mut queue = fixtures::cluster_queue("team", vec![group]);
+    queue.checks = checks
+        .iter()
+        .map(|(name, flavors)| CheckRule {
+            name: (*name).into(),
+            on_flavors: flavors.iter().map(|f| FlavorName::from(*f)).collect(),
+        })
+        .collect();
+    queue
 }
 
 pub(super) fn admission(flavor: &str) -> Admission {
@@ -110,7 +71,6 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
     }
 }
 
-/// A job with all pods ready.
 pub(super) fn ready_job() -> JobFacts {
     JobFacts::Present {
         finished: None,

@@ -400,7 +400,6 @@ fn settle(queues: &[QueuePlan], jobs: &[JobPlan], strategies: Vec<FairStrategy>,
     }
 }
 
-/// How a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Nothing changes any more.

@@ -43,7 +43,6 @@ fn is_shown(pod: &Value) -> bool {
     })
 }
 
-/// The pod after it was let go.
 fn let_go_of(pod: &Value) -> Value {
     let writes = next(pod, &copy("True"));
     let [Write::Patch { target, patch, .. }] = writes.as_slice() else {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::JobKind as _;
 use crate::fixture::{apply, changed, many, one};
+use crate::kind::Write;
 
 const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
     origin: "hub",
@@ -8,7 +9,6 @@ const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
 };
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A pod that is held here.
 fn held(name: &str) -> Value {
     let condition = json!({"type": SCHEDULED, "status": "False", "reason": "SchedulingGated"});
     json!({

@@ -10,9 +10,7 @@ use super::*;
 /// What an API server says about a kind, and in its discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// It serves the kind, with one object.
     Here,
-    /// It does not serve the kind.
     Gone,
     /// It serves only another version.
     Newer,

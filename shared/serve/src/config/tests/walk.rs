@@ -11,7 +11,6 @@ struct Row {
     path: &'static str,
     /// Whether v1beta1 has the key too.
     old: Age,
-    /// Its default, in the form of `get`.
     default: &'static str,
     /// A value, as JSON, and its read form.
     good: (&'static str, &'static str),

@@ -1,12 +1,13 @@
 //! I9, I10 and the rules about decisions.
 
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
     CLUSTERS, CONFIGS, JOBS, MANAGER, PERSON, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
 };
-use crate::audit::{Policy, Rules};
+use crate::audit::Rules;
 
 /// Spec: safety 1 I9, 2 W4.
 #[test]
@@ -130,7 +131,7 @@ fn what_a_cluster_admitted_before_an_eviction_counts_only_while_it_is_there() {
     );
 }
 
-fn taken_back(policy: Policy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str> {
+fn taken_back(policy: WorkerLostPolicy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str> {
     let mut scene = Scene::under(Rules { policy, ..rules() });
     scene.start("a", "east");
     disturb(&mut scene);
@@ -143,14 +144,14 @@ fn taken_back(policy: Policy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str>
 #[test]
 fn a_run_that_nothing_disturbed_is_not_taken_back() {
     let ours = ["multikueue 10.F8"];
-    assert_eq!(taken_back(Policy::Wait, &|_| {}), ours);
+    assert_eq!(taken_back(WorkerLostPolicy::Wait, &|_| {}), ours);
     assert!(
-        taken_back(Policy::RetryAnyway, &|_| {}).is_empty(),
+        taken_back(WorkerLostPolicy::RetryAnyway, &|_| {}).is_empty(),
         "the worker may have been lost"
     );
     let evicted = json!({"conditions": [condition("Admitted", "False", "Evicted", 4), condition("Evicted", "True", "Preempted", 4)]});
     assert!(
-        taken_back(Policy::Wait, &|scene| scene.status(
+        taken_back(WorkerLostPolicy::Wait, &|scene| scene.status(
             "east",
             WORKER,
             "a",
@@ -160,7 +161,7 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
     );
     // Also when it has been admitted again since: the manager may see that later.
     assert!(
-        taken_back(Policy::Wait, &|scene| {
+        taken_back(WorkerLostPolicy::Wait, &|scene| {
             scene.status("east", WORKER, "a", evicted.clone());
             let again = [condition("Admitted", "True", "Ok", 5)];
             scene.status("east", WORKER, "a", json!({"conditions": again}));
@@ -168,7 +169,7 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         .is_empty()
     );
     assert!(
-        taken_back(Policy::Wait, &|scene| scene.remove(
+        taken_back(WorkerLostPolicy::Wait, &|scene| scene.remove(
             "east",
             PERSON,
             WORKLOADS,
@@ -176,9 +177,13 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         ))
         .is_empty()
     );
-    assert!(taken_back(Policy::Wait, &|scene| scene.remove("east", PERSON, JOBS, "a")).is_empty());
+    assert!(
+        taken_back(WorkerLostPolicy::Wait, &|scene| scene
+            .remove("east", PERSON, JOBS, "a"))
+        .is_empty()
+    );
     let lost = |given_up: bool| {
-        taken_back(Policy::Wait, &|scene| {
+        taken_back(WorkerLostPolicy::Wait, &|scene| {
             scene.active("east", "False", "ClientConnectionFailed");
             if given_up {
                 scene.give_up("east");
@@ -201,7 +206,7 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
 #[test]
 fn what_a_backup_puts_in_the_place_of_a_run_may_be_taken_back_and_the_run_itself_not() {
     let restored = |uid: Option<&'static str>| {
-        taken_back(Policy::Wait, &|scene| {
+        taken_back(WorkerLostPolicy::Wait, &|scene| {
             for (resource, name) in [(WORKLOADS, &*wl("a")), (JOBS, "a")] {
                 let mut object = scene.get("east", resource, name).clone();
                 if let Some(uid) = uid {

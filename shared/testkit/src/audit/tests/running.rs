@@ -1,13 +1,14 @@
 //! I1, I6, I7, I8, I11: what is judged at every change.
 
 use base64::Engine as _;
+use roadstead_api::config::WorkerLostPolicy;
 use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
     JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
 };
-use crate::audit::{Clocks, Policy, Rules};
+use crate::audit::{Clocks, Rules};
 
 /// Quota that is still held.
 fn quota() -> serde_json::Value {
@@ -103,7 +104,7 @@ fn an_overlap_under_retry_anyway_is_reported_and_must_end() {
         scene.run("a", "west");
         scene
     };
-    let mut scene = overlapping(Policy::RetryAnyway);
+    let mut scene = overlapping(WorkerLostPolicy::RetryAnyway);
     scene.is_fine();
     scene.pass(60);
     scene.clean("a", "east");
@@ -113,14 +114,14 @@ fn an_overlap_under_retry_anyway_is_reported_and_must_end() {
     scene.rest();
     scene.is_fine();
 
-    let mut scene = overlapping(Policy::RetryAnyway);
+    let mut scene = overlapping(WorkerLostPolicy::RetryAnyway);
     scene.rest();
     assert_eq!(
         scene.broken(),
         ["I1", "I5", "I5"],
         "it never ended, and is left over"
     );
-    for policy in [Policy::Wait, Policy::Fence] {
+    for policy in [WorkerLostPolicy::Wait, WorkerLostPolicy::Fence] {
         assert_eq!(overlapping(policy).broken(), ["I1"]);
     }
 }
@@ -130,7 +131,7 @@ fn an_overlap_under_retry_anyway_is_reported_and_must_end() {
 fn under_fence_an_overlap_is_accepted_only_where_the_engine_of_the_first_cluster_was_dead() {
     let overlapping = |dead: Option<&str>| {
         let mut scene = Scene::under(Rules {
-            policy: Policy::Fence,
+            policy: WorkerLostPolicy::Fence,
             ..rules()
         });
         scene.start("a", "east");
@@ -218,9 +219,9 @@ fn a_job_that_ended_is_not_run_again() {
         scene.go_west("a");
         scene
     };
-    assert_eq!(again(Policy::Wait).broken(), ["I11"]);
-    again(Policy::RetryAnyway).is_fine();
-    let mut scene = again(Policy::RetryAnyway);
+    assert_eq!(again(WorkerLostPolicy::Wait).broken(), ["I11"]);
+    again(WorkerLostPolicy::RetryAnyway).is_fine();
+    let mut scene = again(WorkerLostPolicy::RetryAnyway);
     scene.end_there("a", "west");
     scene.mirror_end("a");
     scene.is_fine();
@@ -563,7 +564,7 @@ fn pods_of_a_deleted_job_still_run() {
 /// Spec: safety 3.5, I1.
 #[test]
 fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
-    let twice = |policy: Policy, said: Option<&str>| {
+    let twice = |policy: WorkerLostPolicy, said: Option<&str>| {
         let mut scene = Scene::under(Rules { policy, ..rules() });
         let notes = json!({"roadstead.dev/worker-lost-policy": said});
         let queue = json!({"metadata": {"name": "cq", "annotations": notes}});
@@ -574,11 +575,11 @@ fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
         scene.go_west("a");
         scene.broken()
     };
-    assert!(twice(Policy::RetryAnyway, None).is_empty());
-    assert_eq!(twice(Policy::RetryAnyway, Some("Wait")), ["I1"]);
-    assert_eq!(twice(Policy::RetryAnyway, Some("Fence")), ["I1"]);
-    assert_eq!(twice(Policy::Wait, None), ["I1"]);
-    assert!(twice(Policy::Wait, Some("RetryAnyway")).is_empty());
+    assert!(twice(WorkerLostPolicy::RetryAnyway, None).is_empty());
+    assert_eq!(twice(WorkerLostPolicy::RetryAnyway, Some("Wait")), ["I1"]);
+    assert_eq!(twice(WorkerLostPolicy::RetryAnyway, Some("Fence")), ["I1"]);
+    assert_eq!(twice(WorkerLostPolicy::Wait, None), ["I1"]);
+    assert!(twice(WorkerLostPolicy::Wait, Some("RetryAnyway")).is_empty());
 }
 
 impl Scene {

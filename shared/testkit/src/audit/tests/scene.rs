@@ -107,7 +107,7 @@ impl Scene {
     /// Changes an object by a merge patch.
     pub(super) fn edit(&mut self, cluster: &str, user: &str, resource: &str, name: &str, patch: Value) {
         let mut object = self.get(cluster, resource, name).clone();
-        merge(&mut object, &patch);
+        json_patch::merge(&mut object, &patch);
         self.store(cluster, user, resource, name, Some(object));
     }
 
@@ -192,7 +192,6 @@ impl Scene {
         );
     }
 
-    /// Merges into the status of a Workload.
     pub(super) fn status(&mut self, cluster: &str, user: &str, name: &str, status: Value) {
         self.edit(cluster, user, WORKLOADS, &wl(name), json!({"status": status}));
     }
@@ -311,7 +310,6 @@ fn resource_has_namespace(resource: &str) -> bool {
     ![CLUSTERS, CHECKS, CONFIGS, QUEUES, COHORTS].contains(&resource)
 }
 
-/// The name of a job's Workload.
 pub(super) fn wl(job: &str) -> String {
     format!("wl-{job}")
 }
@@ -319,21 +317,4 @@ pub(super) fn wl(job: &str) -> String {
 pub(super) fn condition(kind: &str, status: &str, reason: &str, secs: i64) -> Value {
     let at = Timestamp::from_second(secs).unwrap();
     json!({"type": kind, "status": status, "reason": reason, "message": "because", "lastTransitionTime": at.to_string()})
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key], value);
-        }
-    }
 }

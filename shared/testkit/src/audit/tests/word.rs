@@ -1,9 +1,10 @@
 //! The effect of an administrator's word that the runs on a lost cluster are lost; and that nothing else has this effect.
 
+use roadstead_api::config::WorkerLostPolicy;
 use serde_json::{Value, json};
 
 use super::scene::{CLUSTERS, CONFIGS, MANAGER, PERSON, SYSTEM, Scene, condition, rules};
-use crate::audit::{Policy, Rules};
+use crate::audit::Rules;
 
 /// A job runs in the east, and then this happens.
 fn in_the_east(then: impl FnOnce(&mut Scene)) -> Scene {
@@ -94,7 +95,7 @@ fn what_ended_unseen_may_run_again_once_it_was_said_to_be_lost() {
 fn what_was_said_to_be_lost_is_let_go_at_once() {
     let held = |secs: i64, troubled: &str| {
         let rules = Rules {
-            policy: Policy::Fence,
+            policy: WorkerLostPolicy::Fence,
             ..rules()
         };
         let mut scene = Scene::under(rules);

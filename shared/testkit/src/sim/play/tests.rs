@@ -2,7 +2,7 @@
 
 use super::super::fault::{Link, Space, Way};
 use super::super::kind::{Child, JobKind};
-use super::super::script::{Duty, JobPlan, Lost, Spread};
+use super::super::script::{Duty, JobPlan, Spread};
 use super::*;
 use crate::audit::End;
 use crate::audit::ending::Outcome as Ended;
@@ -17,7 +17,7 @@ fn told(acts: Vec<(u64, Act)>, faults: Vec<(u64, u64, Fault)>) -> Script {
     Script {
         acts: acts.into_iter().map(|(at, act)| (secs(at), act)).collect(),
         faults: faults.into_iter().enumerate().map(entry).collect(),
-        lost: Lost::Wait,
+        lost: WorkerLostPolicy::Wait,
         compares: false,
         ..Script::from_seed(1)
     }

@@ -18,7 +18,7 @@ use roadstead_jobs::needs::{Need, Thing};
 use tokio::time::{Instant, timeout};
 
 /// How long one answer is waited for.
-pub(super) const ANSWER_MAX: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a kind that may not be read is not asked for again.
 const UNREADABLE: Duration = Duration::from_mins(5);
 
@@ -42,7 +42,7 @@ impl Unreadable {
 }
 
 /// What of the needs of a job in this namespace the worker is known to lack.
-pub(super) async fn lacking(
+pub(crate) async fn lacking(
     client: &Client,
     namespace: &str,
     needs: BTreeSet<Need>,
@@ -65,8 +65,7 @@ pub(super) async fn lacking(
     join_all(asking).await.into_iter().flatten().collect()
 }
 
-/// The objects of a kind in this namespace.
-pub(super) fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
+pub(crate) fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
     let [group, version, kind, plural] = thing.api();
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
     if thing.is_namespaced() {

@@ -37,7 +37,7 @@ use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use crate::remote::Remote;
+use super::Remote;
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -48,15 +48,10 @@ const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
 /// How often the own cluster's identity is read at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Keeps the leases of one manager.
 pub(crate) struct Lessor {
-    /// Our origin.
     pub(crate) origin: Arc<str>,
-    /// Namespace of the leases on the workers.
     pub(crate) namespace: String,
-    /// Their terms.
     pub(crate) terms: Terms,
-    /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The monotonic clock that counts.
     pub(crate) uptime: Uptime,
@@ -69,7 +64,6 @@ pub(crate) struct Lessor {
 /// How one renewal ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// It is stored.
     Kept,
     /// It is unknown whether it is stored.
     Unclear(String),

@@ -9,11 +9,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::ApiResource;
+use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::JobKey;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -22,23 +20,15 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::Remote;
-use crate::dispatch::Dispatch;
-use crate::steps::{pods_of, workflow_of};
+use super::Dispatch;
+use crate::remote::Remote;
+use crate::steps::{WORKFLOW_LABEL, pods_of, result_kind, workflow_of};
 
-/// Label of pods and results: the name of the Workflow. Every listed result has it.
-pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 /// Label of a result: whether the step has reported everything.
 const COMPLETE_LABEL: &str = "workflows.argoproj.io/report-outputs-completed";
 const FIELD_MANAGER: &str = "roadstead-manager";
 /// How many results of one worker are handled at the same time.
 const WORKERS: usize = 4;
-
-/// The kind of results.
-pub(crate) fn kind() -> ApiResource {
-    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTaskResult");
-    ApiResource::from_gvk_with_plural(&kind, "workflowtaskresults")
-}
 
 /// Copies the results of one worker until `stop`.
 pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: CancellationToken) {
@@ -70,7 +60,7 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
     let Some(copy) = local_pod(d, remote, key).and_then(|pod| copy_of(&pod, &result)) else {
         return Outcome::Done;
     };
-    let here = Api::namespaced_with(d.client.clone(), &key.namespace, &kind());
+    let here = Api::namespaced_with(d.client.clone(), &key.namespace, &result_kind());
     match write::apply(&here, &copy, FIELD_MANAGER).await {
         Written::Done(_) => {}
         Written::Gone => {
@@ -86,7 +76,7 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
     if result.labels().get(COMPLETE_LABEL).map(String::as_str) != Some("true") {
         return Outcome::Done;
     }
-    let there: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &kind());
+    let there: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &result_kind());
     let deleted = write::delete(&there, &key.name, result.metadata.uid.as_deref()).await;
     deleted.stored().map_or_else(
         |failure| {
@@ -101,10 +91,9 @@ async fn bring(d: &Dispatch, remote: &Remote, results: &Cache<DynamicObject>, ke
 fn local_pod(d: &Dispatch, remote: &Remote, result: &Key) -> Option<Arc<DynamicObject>> {
     let pods = pods_of(&d.caches)?;
     let pod = pods.objects.get(&d.steps.pod_of(result)?)?;
-    let workloads = match pods.key_of(&pod) {
-        JobKey::Group(group) => vec![group],
-        JobKey::Object(_) => d.caches.owners.of(pod.metadata.uid.as_deref()?),
-    };
+    let workloads = d
+        .caches
+        .workloads_of(&pods.key_of(&pod), pod.metadata.uid.as_deref()?);
     let is_there = |key: &Key| {
         let workload = d.caches.workloads.get(key);
         let status = workload.as_ref().and_then(|workload| workload.status.as_ref());
@@ -125,7 +114,7 @@ fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject>
         .filter(|(name, _)| name.starts_with("workflows.argoproj.io/"))
         .collect();
     let mut copy = json!({
-        "apiVersion": kind().api_version, "kind": "WorkflowTaskResult",
+        "apiVersion": result_kind().api_version, "kind": "WorkflowTaskResult",
         "metadata": {
             "name": result.metadata.name, "namespace": result.metadata.namespace, "labels": labels,
             "ownerReferences": [

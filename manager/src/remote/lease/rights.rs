@@ -19,8 +19,8 @@ use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::retry::Backoff;
 use roadstead_kubeio::trouble::Trouble;
 
+use super::super::Remote;
 use super::ANSWER_MAX;
-use crate::remote::Remote;
 
 /// First and longest pause until an unanswered question is asked again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
@@ -39,7 +39,6 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether there are any.
     pub(crate) fn exist(&self) -> bool {
         !self.kinds.is_empty()
     }

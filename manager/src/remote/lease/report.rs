@@ -15,11 +15,10 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
+use super::super::Remote;
+use super::super::told::{REMEDY, Told};
 use super::Lessor;
-use crate::remote::Remote;
-use crate::remote::told::{REMEDY, Told};
 
-/// The condition.
 const KIND: &str = "WorkerFence";
 /// The name of this write in the memory of reported failures.
 const WRITING: &str = "writing condition WorkerFence";

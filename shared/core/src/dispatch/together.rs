@@ -1,0 +1,153 @@
+//! Workloads whose pods belong together (steps of a Workflow, pods of a Deployment, replicas of a `LeaderWorkerSet`) go to one cluster:
+//! the one that took the first of them.
+//!
+//! Invariant: of Workloads that need the same and have no cluster yet, all but the oldest wait. So no two of them are chosen for at the same
+//! time, and none waits for one that waits for it.
+//!
+//! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`, `spec/multikueue.md 3.13`.
+
+use jiff::Timestamp;
+
+use crate::name::ClusterName;
+
+/// The order in which Workloads that belong together are placed: the smaller one goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Age<'a> {
+    /// When it was created, in whole seconds.
+    pub created: Option<Timestamp>,
+    /// Its name. Why: Workloads of one second need an order too.
+    pub name: &'a str,
+}
+
+/// Where a Workload is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this cluster.
+    In(ClusterName),
+    /// It seeks a cluster, and needs the same as the Workload that is decided about.
+    Seeking,
+    /// Neither: it needs something else, or seeks none now.
+    Nowhere,
+}
+
+/// Where a Workload may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// To this cluster only.
+    To(ClusterName),
+    /// To none before the Workload of this name has one.
+    Behind(String),
+    /// To each cluster of its check.
+    Free,
+}
+
+/// The search for a place among the others whose pods belong with those of a Workload that has no cluster yet.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    own: Age<'a>,
+    first: Option<(Option<Timestamp>, String)>,
+}
+
+impl<'a> Search<'a> {
+    /// For a Workload of this age.
+    pub const fn new(own: Age<'a>) -> Self {
+        Self { own, first: None }
+    }
+
+    /// Looks at another one; `Some` when it decides, because `takes` is true for its cluster. Why another cluster may follow when that one
+    /// takes no more: a lost cluster is no reason to stop the rest.
+    pub fn meet(
+        &mut self,
+        other: Age<'_>,
+        place: Place,
+        takes: impl FnOnce(&ClusterName) -> bool,
+    ) -> Option<Course> {
+        match place {
+            Place::In(cluster) => return takes(&cluster).then(|| Course::To(cluster)),
+            Place::Seeking if other < self.first() => {
+                self.first = Some((other.created, other.name.to_owned()));
+            }
+            Place::Seeking | Place::Nowhere => {}
+        }
+        None
+    }
+
+    /// The oldest that was met and seeks a cluster, or the Workload itself.
+    fn first(&self) -> Age<'_> {
+        match &self.first {
+            Some((created, name)) => Age {
+                created: *created,
+                name,
+            },
+            None => self.own,
+        }
+    }
+
+    /// The answer when all others have been met.
+    pub fn end(self) -> Course {
+        self.first.map_or(Course::Free, |(_, name)| Course::Behind(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn age(seconds: i64, name: &str) -> Age<'_> {
+        Age {
+            created: Timestamp::from_second(seconds).ok(),
+            name,
+        }
+    }
+
+    fn at(cluster: &str) -> Place {
+        Place::In(ClusterName::from(cluster))
+    }
+
+    fn course<'a>(
+        own: Age<'_>,
+        others: impl IntoIterator<Item = &'a (Age<'a>, Place)>,
+        closed: &str,
+    ) -> Course {
+        let mut search = Search::new(own);
+        let takes = |cluster: &ClusterName| cluster.as_str() != closed;
+        let mut others = others.into_iter();
+        let decided = others.find_map(|(age, place)| search.meet(*age, place.clone(), takes));
+        decided.unwrap_or_else(|| search.end())
+    }
+
+    /// Where `own` may go, in whatever order the others are met; the cluster `closed` takes nothing.
+    fn check(own: Age<'_>, others: &[(Age<'_>, Place)], closed: &str, expected: &Course) {
+        assert_eq!(&course(own, others, closed), expected, "{others:?}");
+        assert_eq!(&course(own, others.iter().rev(), closed), expected, "in reverse");
+    }
+
+    /// Spec: jobs 9.13, 15.129; multikueue 3.13, 11.93, 11.94
+    #[test]
+    fn a_replica_follows_the_first_that_has_a_cluster_whatever_their_ages() {
+        let to = |cluster: &str| Course::To(ClusterName::from(cluster));
+        let younger = [(age(9, "b"), at("west"))];
+        check(age(1, "a"), &younger, "", &to("west"));
+        let two = [(age(3, "c"), at("west")), (age(2, "b"), at("east"))];
+        check(age(4, "d"), &two, "east", &to("west"));
+        check(age(1, "a"), &two, "west", &to("east"));
+        let one_seeks = [(age(1, "a"), Place::Seeking), (age(2, "b"), at("east"))];
+        check(age(4, "d"), &one_seeks, "", &to("east"));
+    }
+
+    /// Spec: jobs 9.11, 9.13; multikueue 3.13
+    #[test]
+    fn of_those_without_a_cluster_all_but_the_oldest_wait() {
+        let behind = |name: &str| Course::Behind(name.to_owned());
+        let others = [(age(1, "b"), Place::Seeking), (age(1, "c"), Place::Seeking)];
+        check(age(1, "d"), &others, "", &behind("b"));
+        check(age(1, "a"), &others, "", &Course::Free);
+        check(age(2, "a"), &others, "", &behind("b"));
+        check(age(0, "z"), &others, "", &Course::Free);
+        let full = [(age(1, "a"), at("east")), (age(2, "b"), Place::Seeking)];
+        check(age(3, "c"), &full, "east", &behind("b"));
+        let idle = [(age(1, "a"), Place::Nowhere)];
+        check(age(2, "b"), &idle, "", &Course::Free);
+        check(age(2, "b"), &[], "", &Course::Free);
+    }
+}
