@@ -249,8 +249,17 @@ pub async fn main(args: Args) -> ExitCode {
                 print(&report, &report.requests, sizes.json)
             }
             What::Wrappers(sizes) => {
-                let report = wrappers::measure(&sizes).await?;
-                print(&report, &report.requests, sizes.json)
+                let reports = wrappers::measure(&sizes).await?;
+                if sizes.check {
+                    missed = limits::of_wrappers(&reports);
+                }
+                match &*reports {
+                    [report] => print(report, &report.requests, sizes.json),
+                    _ if sizes.json => print(&reports, &[], true),
+                    _ => reports
+                        .iter()
+                        .try_for_each(|report| print(report, &report.requests, false)),
+                }
             }
             What::Engine(sizes) => {
                 let json = sizes.json;

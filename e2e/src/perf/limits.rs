@@ -1,4 +1,4 @@
-//! Limits of the figures: `perf federation --check` and `perf sick --check` fail if a figure misses its limit.
+//! Limits of the figures: `perf federation --check`, `perf sick --check` and `perf wrappers --check` fail if a figure misses its limit.
 //!
 //! *Limits*: figures in milliseconds and megabytes are for a machine of about two cores that does nothing else meanwhile. Ratios
 //! are to the bare client, or to calm phases, in the same run.
@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::{Report, sick};
+use super::{Report, sick, wrappers};
 
 /// The number of jobs for which the manager's memory has a limit.
 const PROMISED_JOBS: u16 = 1000;
@@ -16,6 +16,11 @@ const PROMISED_JOBS: u16 = 1000;
 const FLAT: f64 = 1.5;
 /// Limit of the mean beside a sick worker, as a ratio to that of the calm phases.
 const SICK_MEAN: Limit = Limit::AtMost(1.2);
+
+/// Limit of the memory of the controller of `AppWrappers`, megabytes, for as many as can be measured.
+const WRAPPERS_MEMORY: Limit = Limit::Under(150.0);
+/// Limit of the writes to an `AppWrapper` for each change of its phase.
+const WRITES_PER_CHANGE: Limit = Limit::AtMost(2.0);
 
 /// The figures of a federation.
 const FEDERATION: [Figure; 9] = [
@@ -94,6 +99,8 @@ enum Unit {
     ToCalm,
     /// A ratio to the run with the fewest workers.
     ToFewest,
+    /// A ratio to the run with the fewest `AppWrappers`.
+    ToSmallest,
 }
 
 impl Unit {
@@ -105,6 +112,7 @@ impl Unit {
             Self::ToBare => " of the bare client",
             Self::ToCalm => " of the calm phases",
             Self::ToFewest => " of the run with the fewest workers",
+            Self::ToSmallest => " of the run with the fewest AppWrappers",
         }
     }
 }
@@ -221,6 +229,68 @@ pub(super) fn of_sick(report: &sick::Report) -> Vec<Missed> {
     missed.collect()
 }
 
+/// The limits that our controller of `AppWrappers` missed, one run for each number of them.
+pub(super) fn of_wrappers(reports: &[wrappers::Report]) -> Vec<Missed> {
+    let ours = || {
+        reports
+            .iter()
+            .filter(|report| report.controller == wrappers::Runner::Ours.agent())
+    };
+    let each = ours().flat_map(|report| {
+        let figures = [
+            (
+                "writes_per_change",
+                report.writes_per_change,
+                WRITES_PER_CHANGE,
+                Unit::Count,
+            ),
+            (
+                "creations_per_child",
+                report.creations_per_child,
+                Limit::AtMost(1.0),
+                Unit::Count,
+            ),
+            (
+                "rss_mb_peak",
+                report.rss_mb_peak,
+                WRAPPERS_MEMORY,
+                Unit::Megabytes,
+            ),
+        ];
+        figures.into_iter().filter_map(|(name, measured, limit, unit)| {
+            check(
+                format!("{name} with {} AppWrappers", report.wrappers),
+                measured,
+                limit,
+                unit,
+            )
+        })
+    });
+    let ends = ours()
+        .min_by_key(|report| report.wrappers)
+        .zip(ours().max_by_key(|report| report.wrappers));
+    let grown = ends.into_iter().flat_map(|(few, many)| {
+        let figures = [
+            (
+                "requests_per_wrapper",
+                few.requests_per_wrapper,
+                many.requests_per_wrapper,
+            ),
+            ("cpu_ms_per_change", few.cpu_ms_per_change, many.cpu_ms_per_change),
+        ];
+        figures.into_iter().filter_map(|(name, of_few, of_many)| {
+            let name = format!("{name} with {} AppWrappers to {}", many.wrappers, few.wrappers);
+            check(
+                name,
+                super::rounded(of_many / of_few),
+                Limit::AtMost(FLAT),
+                Unit::ToSmallest,
+            )
+        })
+    });
+    each.chain(grown).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +364,45 @@ mod tests {
         };
         assert_eq!(of_federation(&[held(5000)]), []);
         assert_eq!(of_federation(&[held(1000)]).len(), 1);
+    }
+
+    #[test]
+    fn the_cost_of_wrappers_grows_with_what_changes_and_not_with_their_number() {
+        let good = |wrappers| wrappers::Report {
+            controller: "roadstead-worker",
+            wrappers,
+            writes_per_change: 1.8,
+            creations_per_child: 1.0,
+            rss_mb_peak: 90.0,
+            requests_per_wrapper: 13.8,
+            cpu_ms_per_change: 2.0,
+            ..wrappers::Report::default()
+        };
+        let theirs = wrappers::Report {
+            controller: "appwrapper-operator",
+            writes_per_change: 3.1,
+            ..wrappers::Report::default()
+        };
+        assert_eq!(of_wrappers(&[good(500), good(5000), theirs]), []);
+        assert_eq!(of_wrappers(&[]), []);
+        let bad = wrappers::Report {
+            writes_per_change: 2.1,
+            creations_per_child: 1.01,
+            rss_mb_peak: 150.0,
+            requests_per_wrapper: 27.6,
+            cpu_ms_per_change: 3.02,
+            ..good(5000)
+        };
+        assert_eq!(
+            lines(&of_wrappers(&[good(500), bad])),
+            [
+                "writes_per_change with 5000 AppWrappers: measured 2.1, limit at most 2",
+                "creations_per_child with 5000 AppWrappers: measured 1.01, limit at most 1",
+                "rss_mb_peak with 5000 AppWrappers: measured 150, limit under 150 MB",
+                "requests_per_wrapper with 5000 AppWrappers to 500: measured 2, limit at most 1.5 of the run with the fewest AppWrappers",
+                "cpu_ms_per_change with 5000 AppWrappers to 500: measured 1.51, limit at most 1.5 of the run with the fewest AppWrappers",
+            ]
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `AppWrappers` on a real control plane with one worker: run, retried, moved, deleted, and taken over after a kill.
 
 mod counts;
+mod protected;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -56,7 +57,7 @@ async fn solo() -> &'static RwLock<Solo> {
             .collect();
         let ours = json!({"appwrapper": {
             "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps"],
-            "autopilot": {}, "faultTolerance": {"resetPause": "1s"}, "slackQueueName": SLACK,
+            "autopilot": {}, "faultTolerance": {"resetPause": "1s"}, "slackQueueName": SLACK, "protectAdmission": true,
         }});
         let frameworks = ["batch/job", "workload.codeflare.dev/appwrapper"];
         let configuration = json!({"integrations": {"frameworks": frameworks}, "roadstead": ours});
@@ -337,6 +338,17 @@ fn a_stranger_of_the_same_name_survives_and_a_kind_that_is_not_allowed_is_refuse
         room.delete("aw").await;
         assert!(room.api::<Service>().get_opt("taken").await.unwrap().is_some());
         assert!(room.pods("aw").await.is_empty());
+
+        let services = room.api::<Service>();
+        services.delete("taken", &DeleteParams::default()).await.unwrap();
+        room.submit(
+            "again",
+            json!({}),
+            json!([{"template": pod("first", 600)}, {"template": service("taken")}]),
+        )
+        .await;
+        room.is_ready("again").await;
+        room.delete("again").await;
 
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
         room.submit(

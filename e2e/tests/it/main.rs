@@ -33,6 +33,7 @@ mod lifecycle;
 mod mlbatch;
 mod nightly;
 mod observer;
+mod operator;
 mod owner;
 mod scenarios;
 mod serving;

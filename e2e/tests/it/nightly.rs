@@ -79,6 +79,11 @@ const BANKS: &[Bank] = &[
         nightly: "JobSets, PyTorchJobs and MPIJobs run with the reference as a worker of our manager, and with our workers under its manager",
     },
     Bank {
+        module: "operator",
+        ordinary: "not played, because the reference takes minutes to build",
+        nightly: "AppWrappers end under the reference's operator, beside our engine, as under our controller",
+    },
+    Bank {
         module: "kinds/skypilot",
         ordinary: "pods as the client sends them",
         nightly: "the client itself too",

@@ -66,8 +66,8 @@ pub(crate) fn handlers(
             None => webhooks.admission(path, mutate)?,
         }
         let path = validate_path(row.group, row.version, row.kind);
-        if enabled.is_some() && row == ROW && own::asks_for_users(config) {
-            let review = wrapped::review(client.clone(), managers.clone());
+        if enabled.is_some() && row == ROW {
+            let review = wrapped::review(client.clone(), managers.clone(), wrapped::Rules::of(config));
             webhooks.prepared_admission(path, review, validate)?;
         } else {
             webhooks.admission(path, validate)?;

@@ -36,10 +36,25 @@ pub const LARGE_BYTES: usize = 256 << 10;
 
 /// Answers one admission review.
 pub type AdmissionHandler = Arc<dyn Fn(AdmissionRequest<DynamicObject>) -> AdmissionResponse + Send + Sync>;
-/// Fetches the data that the handler needs for this review and does not have yet. An error refuses the review with this text.
+/// Fetches the data that the handler needs for this review and does not have yet. An error refuses the review.
 pub type Preparation = Arc<dyn Fn(&AdmissionRequest<DynamicObject>) -> Prepared + Send + Sync>;
 /// A [`Preparation`] under way.
-pub type Prepared = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type Prepared = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+/// Why a [`Preparation`] refuses a review, in a sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The data could not be fetched; answered with code 500.
+    Unclear(String),
+    /// The user may not do this; answered with code 403.
+    Forbidden(String),
+}
+
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(why: T) -> Self {
+        Self::Unclear(why.into())
+    }
+}
+
 /// Answers one conversion review.
 pub type ConversionHandler = Arc<dyn Fn(ConversionRequest) -> ConversionResponse + Send + Sync>;
 
@@ -276,7 +291,8 @@ async fn admit(
     };
     let mut response = match prepared {
         Ok(Ok(())) => catch_unwind(AssertUnwindSafe(|| handler(request))).unwrap_or_else(|_panic| panicked()),
-        Ok(Err(message)) => failed(&request, &message),
+        Ok(Err(Refusal::Unclear(message))) => failed(&request, &message),
+        Ok(Err(Refusal::Forbidden(message))) => denied(&request, &message),
         Err(_panic) => panicked(),
     };
     response.uid = uid;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube::api::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use roadstead_core::appwrapper::status::{Identity, LABEL};
 use roadstead_core::name::Key;
 use roadstead_jobs::appwrapper::ROW;
@@ -222,7 +222,7 @@ impl Kinds {
     pub(super) async fn ask(&self, kind: &Kind, namespace: &str, identity: &Identity) -> Found {
         match kind.api(namespace).get(&identity.name).await {
             Ok(object) => {
-                kind.objects.observe(object.clone());
+                kind.observe(object.clone());
                 Found::There(Arc::new(object))
             }
             Err(error) if write::says_gone(&error, &identity.name) => Found::NotThere,
@@ -264,9 +264,11 @@ impl Kind {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
-    /// Caches the API server's answer.
+    /// Caches the API server's answer, if the watch tells of such objects. Why no others: nothing would tell of their end.
     pub(super) fn observe(&self, object: DynamicObject) {
-        self.objects.observe(object);
+        if object.labels().contains_key(LABEL) {
+            self.objects.observe(object);
+        }
     }
 
     /// Deletes an object of this kind if it has this UID.
@@ -279,7 +281,7 @@ impl Kind {
             Grace::None => write::delete_at_once(&api, &key.name, Some(uid)).await,
         };
         match answer {
-            Written::Done(object) => self.objects.observe(*object),
+            Written::Done(object) => self.observe(*object),
             Written::Gone => self.objects.forget(key, Some(uid)),
             Written::Conflict | Written::AlreadyExists => {
                 return Err(Failure::passing("it was changed meanwhile"));
@@ -297,3 +299,6 @@ pub(super) enum Grace {
     /// None: it is deleted at once.
     None,
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ pub struct AppWrapperConfig {
     /// Whether users may only wrap what they may create themselves; default true. The webhooks of manager and worker read it.
     #[serde(rename = "userRBACAdmissionCheck")]
     pub user_rbac_admission_check: Option<bool>,
+    /// Whether only users that may write the status of Workloads may start a queued `AppWrapper` or change its `podSetInfos`; default
+    /// false. The webhooks of manager and worker read it.
+    pub protect_admission: Option<bool>,
     /// Queue of new `AppWrappers` without a queue label; absent is none. The webhooks of manager and worker read it.
     pub default_queue_name: Option<String>,
     /// Pod sets that one `AppWrapper` may have, 1 to 18; default 8. The webhooks of manager and worker read it.
@@ -202,7 +205,7 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<AppWrapperConfig>(text);
         let read_one = read(
             r#"{
-                "allowedKinds": ["Job.v1.batch", "Pod.v1"], "schedulerName": "gang", "slackQueueName": "spare", "maxPodSets": 12,
+                "allowedKinds": ["Job.v1.batch", "Pod.v1"], "schedulerName": "gang", "slackQueueName": "spare", "maxPodSets": 12, "protectAdmission": true,
                 "faultTolerance": {"resetPause": 90000000000, "warmupGracePeriod": "2m", "successTTLCeiling": "1h", "retryLimit": 1},
                 "autopilot": {"resourceTaints": {"example.com/npu": [{"key": "k", "value": "bad", "effect": "NoExecute"}]}}
             }"#,
@@ -220,6 +223,7 @@ mod tests {
             .collect();
         assert_eq!(kinds, ["batch/v1", "v1"]);
         assert_eq!(read_one.slack_queue_name.as_deref(), Some("spare"));
+        assert_eq!(read_one.protect_admission, Some(true));
         assert_eq!(read_one.max_pod_sets.map(PodSetsMax::get), Some(12));
         for wrong in [
             r#"{"faultTolerance": {"warmup": "1m"}}"#,

@@ -96,14 +96,6 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
     unless(request, &rules(old.as_ref(), &new, gates))
 }
 
-/// Whether the rights of users of `AppWrappers` are checked: `appwrapper.userRBACAdmissionCheck`.
-pub(super) fn asks_for_users(config: &Config) -> bool {
-    let section = config.roadstead.app_wrapper.as_ref();
-    section
-        .and_then(|section| section.user_rbac_admission_check)
-        .unwrap_or(true)
-}
-
 /// Gives an `AppWrapper` without a queue label the configured default queue; an empty label counts as none.
 ///
 /// *Source*: `spec/appwrapper.md 3.2`.
@@ -198,13 +190,6 @@ mod tests {
         assert_eq!(queue(&with, Some("mine")).as_deref(), Some("mine"));
         assert_eq!(queue(&with, Some("")).as_deref(), Some(""));
         assert_eq!(queue(&without, None), None);
-    }
-
-    /// Spec: appwrapper 3.4, B104.
-    #[test]
-    fn users_are_asked_about_unless_the_administrator_says_otherwise() {
-        assert!(asks_for_users(&config("{}")));
-        assert!(!asks_for_users(&config("{userRBACAdmissionCheck: false}")));
     }
 
     /// Spec: appwrapper 3.2, N-8, N-24.

@@ -267,7 +267,8 @@ async fn the_handler_is_asked_when_its_preparation_has_ended() {
         Box::pin(async move {
             tokio::task::yield_now().await;
             match name.as_str() {
-                "unreadable" => Err("queue main cannot be read".to_owned()),
+                "unreadable" => Err("queue main cannot be read".into()),
+                "forbidden" => Err(Refusal::Forbidden("User alice may not".to_owned())),
                 "broken" => panic!("broken invariant"),
                 _ => {
                     bring.lock().unwrap().push(name);
@@ -292,6 +293,7 @@ async fn the_handler_is_asked_when_its_preparation_has_ended() {
         ("small", 0, None, ""),
         ("large", LARGE_BYTES, None, ""),
         ("unreadable", 0, Some(500), "queue main cannot be read"),
+        ("forbidden", 0, Some(403), "User alice may not"),
         (
             "broken",
             0,
