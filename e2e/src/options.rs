@@ -77,7 +77,7 @@ pub struct Options {
     pub nodes: Vec<Node>,
     /// Whether requests are logged.
     pub audit: Audit,
-    /// More flags for kube-apiserver. They come last, so they override the others.
+    /// More flags for kube-apiserver. They come last, so they override the others; values of a list are added.
     pub apiserver_flags: Vec<String>,
     /// Limit for the start, without the time to build binaries.
     pub start_timeout: Duration,

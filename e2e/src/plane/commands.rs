@@ -125,8 +125,6 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--authorization-mode=Node,RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--profiling=false".to_owned(),
-            // Why: pod logs come from kwok, whose nodes have a loopback address.
-            "--kubelet-preferred-address-types=InternalIP".to_owned(),
             format!("--client-ca-file={}", ca.display()),
             format!("--tls-cert-file={}", server_cert.display()),
             format!("--tls-private-key-file={}", server_key.display()),
@@ -145,6 +143,10 @@ spec: {{logs: [{{logsFile: {}}}]}}
             // Why: this plugin taints new nodes, and only node-lifecycle-controller, which does not run here, would remove the taint.
             "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
         ];
+        if self.options.kwok {
+            // Why: pod logs come from kwok, whose nodes have a loopback address. Kubelets are found by the names of their nodes.
+            args.push("--kubelet-preferred-address-types=InternalIP".to_owned());
+        }
         match self.options.audit {
             Audit::Off => {}
             Audit::Metadata => args.extend([

@@ -4,7 +4,7 @@
 //! value lives, and leads to the API server. Webhooks are found by their endpoints (see [`BY_ENDPOINTS`](super::deployed::BY_ENDPOINTS)).
 //!
 //! Invariant: nothing listens on an address that another machine can reach. The kubelet serves logs on loopback, where the API server
-//! finds it because the node is called `localhost` ([`BY_NAME`]).
+//! finds it because the node is called `localhost` and names come first, unless kwok plays the nodes.
 //!
 //! Limit: needs root and Debian's packages containerd, runc and containernetworking-plugins; one at a time on a machine.
 
@@ -30,21 +30,25 @@ use crate::binaries::{Program, locate_or_build};
 use crate::process::{Guarded, Spec};
 use crate::{ControlPlane, Progress};
 
-/// The flag with which an API server asks a kubelet for logs by the name of its node.
-pub const BY_NAME: &str = "--kubelet-preferred-address-types=Hostname";
 /// Name of the node.
 const NODE: &str = "localhost";
 /// The network of the pods. A documentation network of RFC 5737, so it hides no network of the machine.
 const PODS: &str = "198.51.100.0/24";
 /// Image of the container that keeps a pod's network open. One of the archives for [`Kubelet::start`] must contain it.
 pub const PAUSE: &str = "roadstead.test/pause:1";
-/// Stops the remaining containers and removes their mounts. Arguments: the socket of containerd, the directory.
+/// Stops the remaining containers and removes their networks and mounts. Arguments: the socket of containerd, the directory.
 const CLEAR: &str = r#"
-for task in $(timeout 20 ctr -a "$1" -n k8s.io tasks ls -q); do timeout 20 ctr -a "$1" -n k8s.io tasks rm -f "$task"; done
+ctr="timeout 20 ctr -a $1 -n k8s.io"
+networks=$(for each in $($ctr containers ls -q); do $ctr containers info "$each"; done | grep -o 'cni-[0-9a-f-]*' | sort -u)
+for task in $($ctr tasks ls -q); do $ctr tasks rm -f "$task"; done
 sleep 1
 pkill -KILL -f -- "-address $1"
+for network in $networks; do ip netns delete "$network"; done
 cut -d' ' -f2 /proc/mounts | grep -F "$2" | sort -r | xargs -r umount -l
 "#;
+/// Removes the links of a node that was killed: their routes would lead to its pods. Argument: the network of the pods.
+const UNLINK: &str =
+    r#"ip route show root "$1" | sed -n 's/.* dev \([^ ]*\).*/\1/p' | xargs -r -n 1 ip link delete"#;
 
 /// A node with real pods. It ends with this value, and so do its containers.
 #[derive(Debug)]
@@ -109,7 +113,7 @@ fn run(program: &str, args: &[&str]) -> io::Result<()> {
 }
 
 impl Kubelet {
-    /// Starts containerd and the kubelet beside a control plane that runs with [`BY_NAME`], and waits until the node is ready.
+    /// Starts containerd and the kubelet beside a control plane without kwok, and waits until the node is ready.
     ///
     /// `images` are archives as `docker save` writes them; one of them is [`PAUSE`].
     ///
@@ -127,6 +131,7 @@ impl Kubelet {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
             .map_err(system("finding the kubelet"))?;
 
+        run("sh", &["-ec", UNLINK, "sh", PODS]).map_err(system("clearing the network of the pods"))?;
         let client = client_of(plane)?;
         let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(client.clone(), "default");
         let until = Instant::now() + PATIENCE;
@@ -274,6 +279,7 @@ fn kubelet(program: PathBuf, dir: &Path, socket: &Path) -> Result<Guarded, Error
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "address": "127.0.0.1", "port": port, "healthzPort": healthz, "readOnlyPort": 0,
+        "podLogsDir": at("logs"),
         // Why: it listens on loopback only.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
@@ -294,6 +300,7 @@ fn kubelet(program: PathBuf, dir: &Path, socket: &Path) -> Result<Guarded, Error
             format!("--config={}", at("kubelet.json")),
             format!("--kubeconfig={}", at("kubeconfig")),
             format!("--root-dir={}", at("kubelet")),
+            format!("--cert-dir={}", at("certificates")),
             format!("--hostname-override={NODE}"),
         ],
         env: Vec::new(),

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use roadstead_e2e::Progress;
 use roadstead_e2e::binaries::Program;
@@ -13,23 +14,33 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::shared::{output_of, tool};
+use crate::shared::{output_of, output_within, tool};
 
 /// What cargo tells the process that it runs, and build scripts would take for a change.
 const TOLD_BY_CARGO: [&str; 3] = ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"];
+/// Limit of one build of static programs. Two busy cores need half an hour, and the build may wait for the build directory.
+const BUILD_DEADLINE: Duration = Duration::from_hours(2);
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// `deploy/images OUT NAMES`.
-fn images(out: &Path, names: &[&str]) -> Command {
+/// `deploy/images OUT NAMES`, for [`build`].
+pub(crate) fn images(out: &Path, names: &[&str]) -> Command {
     let mut command = Command::new(workspace().join("deploy/images"));
     command.arg(out).args(names);
     for name in TOLD_BY_CARGO {
         command.env_remove(name);
     }
     command
+}
+
+/// Makes images. Their programs are built unless `PROGRAMS` names the folder that has them.
+pub(crate) async fn build(images: &mut Command) {
+    let names: Vec<_> = images.as_std().get_args().skip(1).collect();
+    let said = format!("making the images of {names:?} (static programs take up to half an hour)");
+    Progress::stderr().step(&said);
+    output_within(BUILD_DEADLINE, images).await;
 }
 
 fn read(path: &Path) -> Value {
@@ -108,7 +119,7 @@ async fn an_image_has_one_digest_when_it_is_made_twice_and_its_program_runs_when
     let scratch = TempDir::new().unwrap();
     let layouts = ["one", "two"].map(|each| scratch.path().join(each));
     for out in &layouts {
-        output_of(images(out, &[NAME]).env("PROGRAMS", programs.command.parent().unwrap())).await;
+        build(images(out, &[NAME]).env("PROGRAMS", programs.command.parent().unwrap())).await;
     }
     let [one, two] = layouts.map(|out| out.join(NAME));
     assert_eq!(digest(&one), digest(&two));
@@ -151,14 +162,14 @@ mod built {
     #[tokio::test(flavor = "multi_thread")]
     async fn static_images_are_made_twice_with_one_digest_and_run_with_nothing_but_what_they_hold() {
         let scratch = TempDir::new().unwrap();
-        for build in ["one", "two"] {
-            let target = scratch.path().join("target").join(build);
-            let out = scratch.path().join(build);
-            output_of(images(&out, &NAMES).env("CARGO_TARGET_DIR", target)).await;
+        for each in ["one", "two"] {
+            let target = scratch.path().join("target").join(each);
+            let out = scratch.path().join(each);
+            build(images(&out, &NAMES).env("CARGO_TARGET_DIR", target)).await;
         }
         let registry = Registry::start().await;
         for name in NAMES {
-            let [one, two] = ["one", "two"].map(|build| scratch.path().join(build).join(name));
+            let [one, two] = ["one", "two"].map(|each| scratch.path().join(each).join(name));
             assert_eq!(digest(&one), digest(&two), "{name}");
             assert!(layer_size(&one) < LAYER_MAX, "{name}: {}", layer_size(&one));
             let root = scratch.path().join(format!("root-{name}"));
@@ -197,7 +208,7 @@ mod built {
             .kill_on_drop(true)
             .spawn();
         let _process = running.unwrap();
-        let accepted = tokio::time::timeout(std::time::Duration::from_mins(1), server.accept()).await;
+        let accepted = tokio::time::timeout(Duration::from_mins(1), server.accept()).await;
         accepted
             .expect("the program must find the API server by its name")
             .unwrap();

@@ -58,7 +58,12 @@ pub(crate) async fn tool(program: Program) -> PathBuf {
 
 /// Runs a command to its end and returns what it wrote to its standard output. Fails with what it wrote to the other one.
 pub(crate) async fn output_of(command: &mut Command) -> String {
-    let ended = timeout(START_DEADLINE, command.kill_on_drop(true).output()).await;
+    output_within(START_DEADLINE, command).await
+}
+
+/// [`output_of`] a command with another limit.
+pub(crate) async fn output_within(limit: Duration, command: &mut Command) -> String {
+    let ended = timeout(limit, command.kill_on_drop(true).output()).await;
     let output = ended.expect("the command must end").unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
