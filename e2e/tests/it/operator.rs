@@ -139,12 +139,12 @@ impl Side {
                 let mut shown = json!(object);
                 let fields = shown.as_object_mut().unwrap();
                 fields.retain(|field, _| field == "metadata" || field == "status");
-                shown
+                shown.to_string()
             });
-            shown.map(|shown| format!("{shown}\n")).collect()
+            shown.collect::<Vec<_>>().join("\n")
         }
         format!(
-            "{}:\n{}{}{}the worker's last lines:\n{}\nthe operator's:\n{}\n",
+            "{}:\n{}\n{}\n{}\nthe worker's last lines:\n{}\nthe operator's:\n{}\n",
             self.name,
             all(self.api::<AppWrapper>()).await,
             all(self.api::<Workload>()).await,
