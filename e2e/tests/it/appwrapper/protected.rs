@@ -1,4 +1,4 @@
-//! Who may start an `AppWrapper` that waits in a queue.
+//! With `appwrapper.protectAdmission` only a user with the right to admit Workloads may start a queued `AppWrapper`.
 
 use std::fs;
 
