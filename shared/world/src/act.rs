@@ -82,6 +82,10 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
             let written = merge_status(client, &*job, &*status).await;
             take(written, |job| cluster.torch_jobs.observe(job))
         }
+        Action::RayJobStatus(job, status) => {
+            let written = merge_status(client, &*job, &*status).await;
+            take(written, |job| cluster.ray_jobs.observe(job))
+        }
         Action::JobStatus(job, status) => {
             let mut next = Job::clone(&job);
             next.status = Some(*status);

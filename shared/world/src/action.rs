@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 
 use crate::capacity::Answer;
 use crate::model::jobset::{JobSet, JobSetStatus};
+use crate::model::ray::{RayJob, RayJobStatus};
 use crate::model::torch::{PyTorchJob, PyTorchJobStatus};
 use crate::sooner;
 
@@ -34,6 +35,7 @@ pub(crate) enum Action {
     DeleteJob(Arc<Job>),
     JobSetStatus(Arc<JobSet>, Box<JobSetStatus>),
     PyTorchJobStatus(Arc<PyTorchJob>, Box<PyTorchJobStatus>),
+    RayJobStatus(Arc<RayJob>, Box<RayJobStatus>),
     CreateNode(Box<Node>),
     NodeStatus(Box<Node>),
     Answer(Box<Answer>),

@@ -6,6 +6,7 @@ use kube::Client;
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
 
 use crate::model::jobset::JobSet;
+use crate::model::ray::RayJob;
 use crate::model::torch::PyTorchJob;
 use crate::watched::Watched;
 
@@ -19,6 +20,7 @@ pub(crate) struct Parts {
     pub(crate) jobs: bool,
     pub(crate) job_sets: bool,
     pub(crate) torch_jobs: bool,
+    pub(crate) ray_jobs: bool,
     pub(crate) pods: bool,
     pub(crate) nodes: bool,
     pub(crate) capacity: bool,
@@ -29,6 +31,7 @@ pub(crate) struct Cluster {
     pub(crate) jobs: Watched<Job>,
     pub(crate) job_sets: Watched<JobSet>,
     pub(crate) torch_jobs: Watched<PyTorchJob>,
+    pub(crate) ray_jobs: Watched<RayJob>,
     pub(crate) pods: Watched<Pod>,
     pub(crate) nodes: Watched<Node>,
     pub(crate) templates: Watched<PodTemplate>,
@@ -41,6 +44,7 @@ impl Cluster {
             jobs: Watched::new(client),
             job_sets: Watched::new(client),
             torch_jobs: Watched::new(client),
+            ray_jobs: Watched::new(client),
             pods: Watched::new(client),
             nodes: Watched::new(client),
             templates: Watched::new(client),
@@ -66,6 +70,7 @@ impl Cluster {
             jobs,
             job_sets,
             torch_jobs,
+            ray_jobs,
             pods,
             nodes,
             capacity,
@@ -75,6 +80,7 @@ impl Cluster {
             () = self.jobs.turn(), if jobs => {}
             () = self.job_sets.turn(), if job_sets => {}
             () = self.torch_jobs.turn(), if torch_jobs => {}
+            () = self.ray_jobs.turn(), if ray_jobs => {}
             () = self.pods.turn(), if pods => {}
             () = self.nodes.turn(), if nodes => {}
             () = self.templates.turn(), if capacity => {}

@@ -138,7 +138,7 @@ fn ended(status: &JobSetStatus) -> bool {
 }
 
 /// `Complete` or `Failed` if the Job has ended.
-fn end(job: &Job) -> Option<&str> {
+pub(crate) fn end(job: &Job) -> Option<&str> {
     let conditions = job
         .status
         .iter()

@@ -10,17 +10,20 @@ pub enum Kind {
     JobSet,
     /// `kubeflow.org/v1 PyTorchJob`.
     PyTorchJob,
+    /// `ray.io/v1 RayJob`.
+    RayJob,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
+    pub const ALL: [Self; 3] = [Self::JobSet, Self::PyTorchJob, Self::RayJob];
 
     /// Group, version and kind.
     const fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "PyTorchJob"),
+            Self::RayJob => ("ray.io", "v1", "RayJob"),
         }
     }
 
@@ -56,6 +59,13 @@ mod tests {
     fn each_kind_has_a_definition_under_the_name_that_its_own_has() {
         let name = |kind: Kind| kind.definition().unwrap().metadata.name.unwrap();
         let names = Kind::ALL.map(name);
-        assert_eq!(names, ["jobsets.jobset.x-k8s.io", "pytorchjobs.kubeflow.org"]);
+        assert_eq!(
+            names,
+            [
+                "jobsets.jobset.x-k8s.io",
+                "pytorchjobs.kubeflow.org",
+                "rayjobs.ray.io"
+            ]
+        );
     }
 }

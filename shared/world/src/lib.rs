@@ -3,7 +3,7 @@
 //! [`run`] plays, through an ordinary client and against any API server, embedded or real:
 //!
 //! - the Job controller of `batch/v1` (`job`), and on request the controllers of other kinds ([`Kind`]): of JobSets (`jobset`)
-//!   and of `PyTorchJobs` (`torch`),
+//!   of `PyTorchJobs` (`torch`) and of `RayJobs` (`ray`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
 //! - an answerer of ProvisioningRequests, from the room that the nodes have left ([`capacity`]),
 //! - on request a timer for a garbage collector that lives elsewhere ([`Garbage`]).
@@ -18,7 +18,7 @@
 //! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
 //! preempts.
 //!
-//! Reading order: this file, `job`, `jobset`, `torch`, `place`, `play`, [`capacity`], then `watched` and `cluster` (what the cluster holds), `action` and `act` (one write) and `turn` (the loop).
+//! Reading order: this file, `job`, `jobset`, `torch`, `ray`, `place`, `play`, [`capacity`], then `watched` and `cluster` (what the cluster holds), `action` and `act` (one write) and `turn` (the loop).
 
 mod act;
 mod action;
@@ -31,6 +31,7 @@ mod model;
 mod node;
 mod place;
 mod play;
+mod ray;
 mod torch;
 mod turn;
 mod watched;

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use crate::act::{Outcome, act};
 use crate::action::{Action, Plan};
 use crate::cluster::{Cluster, Parts};
-use crate::{Capacity, Clock, Jobs, Kind, World, capacity, job, jobset, node, place, play, sooner, torch};
+use crate::{
+    Capacity, Clock, Jobs, Kind, World, capacity, job, jobset, node, place, play, ray, sooner, torch,
+};
 
 /// Pause after a turn in which a write was refused: its object has changed, and the watch will bring the change. Each such
 /// turn in a row doubles the pause.
@@ -69,16 +71,18 @@ enum Part {
     Nodes,
     JobSets,
     PyTorchJobs,
+    RayJobs,
     Jobs,
     Place,
     Play,
     Capacity,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part::Nodes,
     Part::JobSets,
     Part::PyTorchJobs,
+    Part::RayJobs,
     Part::Jobs,
     Part::Place,
     Part::Play,
@@ -90,7 +94,8 @@ impl Player {
         let (own_jobs, nodes) = (world.jobs == Jobs::Played, !world.nodes.is_empty());
         let plays = |kind| world.kinds.contains(&kind);
         let (job_sets, torch_jobs) = (plays(Kind::JobSet), plays(Kind::PyTorchJob));
-        let jobs = own_jobs || job_sets;
+        let ray_jobs = plays(Kind::RayJob);
+        let jobs = own_jobs || job_sets || ray_jobs;
         let capacity = world.capacity != Capacity::LeftAlone;
         Self {
             cluster: Cluster::new(&client),
@@ -98,7 +103,8 @@ impl Player {
                 jobs,
                 job_sets,
                 torch_jobs,
-                pods: own_jobs || torch_jobs || nodes || capacity,
+                ray_jobs,
+                pods: own_jobs || torch_jobs || ray_jobs || nodes || capacity,
                 nodes: nodes || capacity,
                 capacity,
             },
@@ -146,6 +152,7 @@ impl Player {
             jobs,
             job_sets,
             torch_jobs,
+            ray_jobs,
             pods,
             nodes,
             templates,
@@ -158,6 +165,11 @@ impl Player {
             }
             Part::PyTorchJobs if self.parts.torch_jobs && torch_jobs.is_live() && pods.is_live() => {
                 torch::decide(&torch_jobs.all(), &pods.all(), now)
+            }
+            Part::RayJobs
+                if self.parts.ray_jobs && ray_jobs.is_live() && jobs.is_live() && pods.is_live() =>
+            {
+                ray::decide(&ray_jobs.all(), &jobs.all(), &pods.all(), now)
             }
             Part::Jobs if self.world.jobs == Jobs::Played && jobs.is_live() && pods.is_live() => {
                 job::decide(&jobs.all(), &pods.all(), now)
@@ -209,6 +221,7 @@ impl Player {
             }
             Part::JobSets
             | Part::PyTorchJobs
+            | Part::RayJobs
             | Part::Jobs
             | Part::Nodes
             | Part::Place
@@ -238,6 +251,7 @@ impl Player {
             | Action::JobSpec(_)
             | Action::JobSetStatus(..)
             | Action::PyTorchJobStatus(..)
+            | Action::RayJobStatus(..)
             | Action::JobStatus(..)
             | Action::DeleteJob(_)
             | Action::NodeStatus(_)

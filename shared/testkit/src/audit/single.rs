@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use roadstead_api::config::WorkerLostPolicy;
+use roadstead_api::constants::finalizers;
 use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
 use super::Findings;
-use super::book::{Book, Name, Place, Run, Seen};
+use super::book::{Actor, Book, Name, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
-    End, controller, epoch, group, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
+    End, controller, epoch, group, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, uid,
+    workload_end,
 };
 use super::word::Words;
 
@@ -173,6 +175,16 @@ impl Ended {
     }
 }
 
+/// Whether an administrator took the manager's finalizer off the job, which would have kept it until the manager had read its end.
+fn is_torn_off(seen: &Seen<'_>) -> bool {
+    let holds = |job: &Value| {
+        let held = list(job, &["metadata", "finalizers"]);
+        held.iter().any(|one| one == finalizers::OUTCOME)
+    };
+    let off = seen.both().is_some_and(|(old, new)| holds(old) && !holds(new));
+    off && matches!(seen.by, Actor::Other)
+}
+
 /// The auditor of I11: how often the Workload ended, and where its job ended.
 #[derive(Default)]
 pub(super) struct Outcomes {
@@ -182,6 +194,8 @@ pub(super) struct Outcomes {
     revived: BTreeSet<Arc<str>>,
     /// UIDs of jobs that failed because they were being deleted.
     killed: BTreeSet<Arc<str>>,
+    /// UIDs of jobs that lost the manager's finalizer by force.
+    torn: BTreeSet<Arc<str>>,
 }
 
 impl Outcomes {
@@ -190,7 +204,8 @@ impl Outcomes {
             return;
         };
         let restored = *seen.change.user == *RESTORER;
-        if restored && !seen.on_manager && seen.is_job() {
+        let torn = is_torn_off(seen);
+        if (restored || torn) && !seen.on_manager && seen.is_job() {
             self.forget_end(book, seen, run);
         }
         let Some(new) = seen.after() else {
@@ -198,6 +213,9 @@ impl Outcomes {
         };
         if restored {
             self.revived.insert(uid(new).into());
+        }
+        if torn {
+            self.torn.insert(uid(new).into());
         }
         if seen.on_manager && seen.is_workload() {
             let ended_before = seen.both().is_some_and(|(old, _)| is_true(old, "Finished"));
@@ -219,6 +237,7 @@ impl Outcomes {
                 }
                 let is_killed = self.killed.contains(uid(new));
                 let is_past = self.revived.contains(uid(new)) && is_of_the_past(book, run, new);
+                let is_past = is_past || self.torn.contains(uid(new));
                 if was_sent_here && !is_past && !(end == End::Failed && is_killed) {
                     if { self.ended.get(run) }.is_some_and(|ended| ended.was_given_up(run, words)) {
                         self.ended.remove(run);
@@ -242,7 +261,7 @@ impl Outcomes {
         }
     }
 
-    /// A storage was restored: the end of this job is stored nowhere any more, unless the manager shows it too.
+    /// A storage was restored, or the job was deleted by force: its end is stored nowhere any more, unless the manager shows it too.
     fn forget_end(&mut self, book: &Book, seen: &Seen<'_>, run: &Run) {
         let ended_here = self
             .ended

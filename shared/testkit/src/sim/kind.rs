@@ -39,6 +39,8 @@ pub enum JobKind {
     JobSet,
     /// `kubeflow.org/v1 PyTorchJob`.
     PyTorchJob,
+    /// `ray.io/v1 RayJob`.
+    RayJob,
     /// `workload.codeflare.dev/v1beta2 AppWrapper` around one Job for each pod, whose controller is the product's own.
     AppWrapper,
     /// `v1 Pod`, alone or as a group.
@@ -53,21 +55,23 @@ impl fmt::Display for JobKind {
 
 impl JobKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Job,
         Self::JobSet,
         Self::PyTorchJob,
+        Self::RayJob,
         Self::AppWrapper,
         Self::Pod,
     ];
     /// The kinds of `CustomResourceDefinition`s; they go with their definition.
-    pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
+    pub const DEFINED: [Self; 3] = [Self::JobSet, Self::PyTorchJob, Self::RayJob];
 
     pub(super) const fn framework(self) -> &'static str {
         match self {
             Self::Job => "batch/job",
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
+            Self::RayJob => "ray.io/rayjob",
             Self::AppWrapper => "workload.codeflare.dev/appwrapper",
             Self::Pod => "pod",
         }
@@ -79,6 +83,7 @@ impl JobKind {
             Self::Job | Self::AppWrapper | Self::Pod => None,
             Self::JobSet => Some(Played::JobSet),
             Self::PyTorchJob => Some(Played::PyTorchJob),
+            Self::RayJob => Some(Played::RayJob),
         }
     }
 
@@ -88,6 +93,7 @@ impl JobKind {
             Self::Job => ("batch", "v1", "jobs"),
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "pytorchjobs"),
+            Self::RayJob => ("ray.io", "v1", "rayjobs"),
             Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "appwrappers"),
             Self::Pod => ("", "v1", "pods"),
         }
@@ -155,6 +161,7 @@ impl JobKind {
                 let policy = json!({"suspend": true, "managedBy": MULTIKUEUE});
                 json!({"runPolicy": policy, "pytorchReplicaSpecs": roles})
             }
+            Self::RayJob => ray_job(pods, template),
             Self::AppWrapper => {
                 let name = metadata["name"].as_str().unwrap_or_default();
                 let component = |number: i64| {
@@ -182,7 +189,7 @@ impl JobKind {
     /// The annotations that give a job of this kind its waiting times.
     pub(super) fn patience(self, child: Child) -> Value {
         match self {
-            Self::Job | Self::JobSet | Self::PyTorchJob | Self::Pod => json!({}),
+            Self::Job | Self::JobSet | Self::PyTorchJob | Self::RayJob | Self::Pod => json!({}),
             Self::AppWrapper => {
                 let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
                 let mut annotations = json!({
@@ -201,7 +208,7 @@ impl JobKind {
     pub(super) fn unmanaged(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let mut object = self.object(metadata, pods, template);
         let holder = match self {
-            Self::Job | Self::JobSet | Self::AppWrapper => &mut object["spec"],
+            Self::Job | Self::JobSet | Self::RayJob | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
             // Why bare: it is not managed by the product, and it is still held.
             Self::Pod => {
@@ -214,6 +221,29 @@ impl JobKind {
         }
         object
     }
+}
+
+/// The spec of a `RayJob`. The template is for the pod whose end is that of the job: the submitter, or the only pod. All others run
+/// until the cluster is removed.
+fn ray_job(pods: i64, template: &Value) -> Value {
+    let mut spec = json!({
+        "suspend": true, "managedBy": MULTIKUEUE, "shutdownAfterJobFinishes": true, "submissionMode": "HTTPMode",
+        "rayClusterSpec": {"headGroupSpec": {"template": template}},
+    });
+    if pods > 1 {
+        let mut lasts = template.clone();
+        lasts["metadata"] = json!({});
+        lasts["spec"]["restartPolicy"] = "Always".into();
+        spec["rayClusterSpec"]["headGroupSpec"]["template"] = lasts.clone();
+        spec["submissionMode"] = "K8sJobMode".into();
+        spec["submitterPodTemplate"] = template.clone();
+        spec["submitterConfig"] = json!({"backoffLimit": 0});
+        if pods > 2 {
+            let group = json!({"groupName": "worker", "replicas": pods - 2, "template": lasts});
+            spec["rayClusterSpec"]["workerGroupSpecs"] = json!([group]);
+        }
+    }
+    spec
 }
 
 /// The marks of a pod that is held, and its spec, as the webhook leaves them.

@@ -120,6 +120,22 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
+    /// A job of one pod with one CPU that ends well.
+    pub fn plain(name: &str, secs: i64) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: JobKind::Job,
+            child: Child::Well,
+            pods: 1,
+            cpus: 1,
+            secs,
+            fails: false,
+            vanishes: false,
+            urgent: false,
+            queue: None,
+        }
+    }
+
     /// The names of its objects: several for a group of pods, else one.
     pub fn objects(&self) -> Vec<String> {
         if self.kind == JobKind::Pod && self.pods > 1 {
@@ -599,9 +615,6 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
         let at = OPENING + Duration::from_millis(dice.random_range(0..rush));
         let name = format!("job-{number}");
         let job = JobPlan {
-            name: name.clone(),
-            kind: JobKind::Job,
-            child: Child::Well,
             pods: dice.random_range(1..=2),
             // Why: a job that fits nowhere must wait with a reason and must not block others for ever.
             cpus: if dice.random_ratio(1, 12) {
@@ -613,7 +626,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
             fails: dice.random_ratio(1, 8),
             vanishes: dice.random_ratio(1, 6),
             urgent: dice.random_ratio(1, 3),
-            queue: None,
+            ..JobPlan::plain(&name, 0)
         };
         acts.push((at, Act::Submit(job)));
         let mut later = || at + Duration::from_millis(dice.random_range(1..rush));

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
 use super::fault::{Called, Fault, Forgery, Link, Space};
-use super::kind::{Child, JobKind};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{JobPlan, Script, Skew, Spread};
@@ -246,7 +245,7 @@ impl Stage {
             let life = process.start().await;
             lives(number, Step::Starts);
             self.note(format_args!("{} starts", self.name(number)));
-            let mut tasks = Tasks::new();
+            let mut tasks = Tasks::default();
             self.assemble(number, &life, &mut tasks).await;
             tokio::select! {
                 biased;
@@ -299,7 +298,7 @@ impl Stage {
             lifetimes: Lifetimes::default(),
             leadership: Leadership::assumed(config),
         };
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         let started = if is_manager {
             let dial = self.dial(life, number, user);
             let bug = self.bug.filter(|_| !is_rival);
@@ -365,8 +364,9 @@ impl Stage {
                 let Some(rival) = self.rival else { return };
                 self.processes[rival].release(number);
                 if called == Called::Otherwise {
+                    // Why these names: the first manager uses them too.
                     let jobs = (1..=RIVAL_JOBS)
-                        .flat_map(|number| objects::job(&rival_job(number)))
+                        .flat_map(|number| objects::job(&JobPlan::plain(&format!("job-{number}"), 5)))
                         .collect();
                     let made = objects::create(&self.servers[rival], jobs).await;
                     self.note(format_args!("jobs of the rival: {made:?}"));
@@ -508,22 +508,6 @@ fn rival_config(script: &Script) -> Config {
         config.roadstead.multi_kueue.worker_lost_policy = WorkerLostPolicy::Wait;
     }
     config
-}
-
-/// A job of the second manager, with a name that the first one uses too.
-fn rival_job(number: usize) -> JobPlan {
-    JobPlan {
-        name: format!("job-{number}"),
-        kind: JobKind::Job,
-        child: Child::Well,
-        pods: 1,
-        cpus: 1,
-        secs: 5,
-        fails: false,
-        vanishes: false,
-        urgent: false,
-        queue: None,
-    }
 }
 
 fn manager_config(script: &Script) -> Config {

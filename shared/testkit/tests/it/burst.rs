@@ -5,10 +5,10 @@ use std::time::Duration;
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link};
 use roadstead_testkit::sim::kind::JobKind;
-use roadstead_testkit::sim::script::{Act, Script, Spread};
+use roadstead_testkit::sim::script::{Act, JobPlan, Script, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
-use crate::{plain_job, plain_worker};
+use crate::plain_worker;
 
 /// More jobs than all queues of the manager handle at once.
 const JOBS: u64 = 60;
@@ -19,7 +19,7 @@ const SEEDS: std::ops::Range<u64> = 0..20;
 fn burst(seed: u64) -> Script {
     let calm = Script::from_seed(seed);
     let start = Duration::from_secs(6);
-    let job = |number| plain_job(&format!("job-{number}"), 1);
+    let job = |number| JobPlan::plain(&format!("job-{number}"), 1);
     let worker = plain_worker(100);
     Script {
         workers: vec![worker; calm.workers.len()],

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use roadstead_testkit::sim::fault::{Entry, Fault, Space};
 use roadstead_testkit::sim::kind::JobKind;
-use roadstead_testkit::sim::script::{Act, Script, Skew, Spread};
+use roadstead_testkit::sim::script::{Act, JobPlan, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
-use crate::{plain_job, plain_worker};
+use crate::plain_worker;
 
 /// From when and for how long the worker has no namespace, and so no LocalQueue.
 const MISSING: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(90));
@@ -18,7 +18,7 @@ const SOON: f64 = 3.0;
 
 /// One worker, one job, and no other event that makes the job due.
 fn script() -> Script {
-    let job = plain_job("waits", 1);
+    let job = JobPlan::plain("waits", 1);
     let worker = plain_worker(4);
     let queue_missing = Entry {
         at: MISSING.0,

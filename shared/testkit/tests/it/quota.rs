@@ -6,10 +6,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roadstead_core::amount::Amount;
 use roadstead_core::hierarchy::{Counting, FlavorResource, Forest, NodeId};
-use roadstead_core::queue::{
-    ClusterQueue, Cohort, FlavorQuota, FungibilityPolicy, PreemptionPolicy, Quota, ResourceGroup, StopPolicy,
-    Strategy, UsageOrder, Weight,
-};
+use roadstead_core::queue::{ClusterQueue, Cohort, FlavorQuota, Quota, ResourceGroup, Weight};
 use roadstead_testkit::reference::{self, Model, Node, Pair};
 
 /// How many random forests are compared.
@@ -89,16 +86,9 @@ fn queue(at: usize, node: &Node) -> ClusterQueue {
     ClusterQueue {
         name: format!("n{at}").into(),
         cohort: node.parent.map(|parent| format!("n{parent}").into()),
-        strategy: Strategy::BestEffortFifo,
-        namespaces: None,
         groups: groups(node),
-        checks: Vec::new(),
-        stop: StopPolicy::None,
-        fungibility: FungibilityPolicy::default(),
-        preemption: PreemptionPolicy::default(),
         weight: weight(node),
-        usage_order: UsageOrder::Ignored,
-        terminating: false,
+        ..ClusterQueue::default()
     }
 }
 

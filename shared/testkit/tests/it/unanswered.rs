@@ -6,10 +6,10 @@ use roadstead_api::config::WorkerLostPolicy;
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link, Right, Way};
 use roadstead_testkit::sim::kind::JobKind;
-use roadstead_testkit::sim::script::{Act, Script, Skew, Spread};
+use roadstead_testkit::sim::script::{Act, JobPlan, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
 
-use crate::{plain_job, plain_worker};
+use crate::plain_worker;
 
 /// Index of the manager's process, and of its cluster.
 const MANAGER: usize = 0;
@@ -22,7 +22,7 @@ const fn secs(secs: u64) -> Duration {
 
 /// One worker, one job, and these troubles.
 fn script(lost: WorkerLostPolicy, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> Script {
-    let job = plain_job("once", run_secs);
+    let job = JobPlan::plain("once", run_secs);
     let worker = plain_worker(4);
     let entry = |&(at, lasts, fault): &_| Entry { at, lasts, fault };
     Script {

@@ -87,6 +87,7 @@ impl Play {
             | Action::JobSpec(_)
             | Action::JobSetStatus(..)
             | Action::PyTorchJobStatus(..)
+            | Action::RayJobStatus(..)
             | Action::CreateNode(_)
             | Action::NodeStatus(_)
             | Action::Answer(_) => panic!("a Job controller does not {action:?}"),

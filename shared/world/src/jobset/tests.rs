@@ -57,6 +57,7 @@ impl Play {
                     | Action::BindPod(..)
                     | Action::PodStatus(..)
                     | Action::PyTorchJobStatus(..)
+                    | Action::RayJobStatus(..)
                     | Action::CreateNode(_)
                     | Action::NodeStatus(_)
                     | Action::Answer(_) => panic!("not for a JobSet controller"),

@@ -59,9 +59,7 @@ pub(crate) struct PyTorchJobStatus {
     pub(crate) conditions: Vec<Condition>,
     #[serde(default)]
     pub(crate) replica_statuses: BTreeMap<String, ReplicaStatus>,
-    #[serde(default)]
     pub(crate) start_time: Option<Time>,
-    #[serde(default)]
     pub(crate) completion_time: Option<Time>,
 }
 
@@ -76,9 +74,7 @@ pub(crate) struct Condition {
     pub(crate) reason: String,
     #[serde(default)]
     pub(crate) message: String,
-    #[serde(default)]
     pub(crate) last_update_time: Option<Time>,
-    #[serde(default)]
     pub(crate) last_transition_time: Option<Time>,
 }
 

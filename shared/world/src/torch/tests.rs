@@ -75,6 +75,7 @@ impl Play {
                     | Action::JobStatus(..)
                     | Action::DeleteJob(_)
                     | Action::JobSetStatus(..)
+                    | Action::RayJobStatus(..)
                     | Action::CreateNode(_)
                     | Action::NodeStatus(_)
                     | Action::Answer(_) => panic!("not for this controller"),

@@ -44,9 +44,7 @@ fn a_job_is_made_only_where_it_was_sent() {
     assert_eq!(scene.broken(), ["I9"]);
     let mut scene = Scene::new();
     scene.submit("a");
-    scene.offer("a", "west");
-    scene.admit("a", "west");
-    scene.choose("a", "west");
+    scene.dispatch("a", "west");
     scene.make_job("a", "west");
     scene.is_fine();
 }

@@ -23,12 +23,19 @@ fn with_quota(name: &str, above: (&str, &str), quota: Value) -> Value {
 )]
 impl Scene {
     fn queue(&mut self, name: &str, quota: Value) {
-        self.put(
-            "east",
-            PERSON,
-            QUEUES,
-            with_quota(name, ("cohortName", "all"), quota),
-        );
+        let queue = with_quota(name, ("cohortName", "all"), quota);
+        self.put("east", PERSON, QUEUES, queue);
+    }
+
+    fn cohort(&mut self, name: &str, parent: &str, cpu: &str) {
+        let field = if parent.is_empty() { "" } else { "parentName" };
+        let cohort = with_quota(name, (field, parent), json!({"nominalQuota": cpu}));
+        self.put("east", PERSON, COHORTS, cohort);
+    }
+
+    /// The worker changes the Workload `a`.
+    fn change(&mut self, patch: Value) {
+        self.edit("east", WORKER, WORKLOADS, "a", patch);
     }
 
     /// A Workload that holds this much.
@@ -81,13 +88,7 @@ fn who_names_a_cluster_keeps_its_quota_until_it_has_ended_or_goes() {
     let mut scene = Scene::new();
     scene.alone("1");
     scene.hold("a", "alone", "1");
-    scene.edit(
-        "east",
-        WORKER,
-        WORKLOADS,
-        "a",
-        json!({"status": {"clusterName": "w1"}}),
-    );
+    scene.change(json!({"status": {"clusterName": "w1"}}));
     scene.is_fine();
     let without = |kind: &str| {
         let conditions = [
@@ -96,9 +97,9 @@ fn who_names_a_cluster_keeps_its_quota_until_it_has_ended_or_goes() {
         ];
         json!({"status": {"conditions": conditions}})
     };
-    scene.edit("east", WORKER, WORKLOADS, "a", without("Finished"));
+    scene.change(without("Finished"));
     scene.is_fine();
-    scene.edit("east", WORKER, WORKLOADS, "a", without("Evicted"));
+    scene.change(without("Evicted"));
     assert!(scene.broken().contains(&"I4"), "{:?}", scene.broken());
 }
 
@@ -109,26 +110,14 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
         &|scene| scene.remove("east", PERSON, WORKLOADS, "a"),
         &|scene| {
             let quota = condition("QuotaReserved", "False", "Pending", 2);
-            scene.edit(
-                "east",
-                WORKER,
-                WORKLOADS,
-                "a",
-                json!({"status": {"conditions": [quota], "admission": null}}),
-            );
+            scene.change(json!({"status": {"conditions": [quota], "admission": null}}));
         },
         &|scene| {
             let conditions = [
                 condition("QuotaReserved", "True", "Ok", 1),
                 condition("Finished", "True", "Failed", 2),
             ];
-            scene.edit(
-                "east",
-                WORKER,
-                WORKLOADS,
-                "a",
-                json!({"status": {"conditions": conditions}}),
-            );
+            scene.change(json!({"status": {"conditions": conditions}}));
         },
     ];
     for free in frees {
@@ -173,13 +162,7 @@ fn pods_that_are_not_needed_any_more_hold_nothing() {
         scene.alone("4");
         scene.hold("a", "alone", "4");
         let reclaimable = json!([{"name": "main", "count": gone}]);
-        scene.edit(
-            "east",
-            WORKER,
-            WORKLOADS,
-            "a",
-            json!({"status": {"reclaimablePods": reclaimable}}),
-        );
+        scene.change(json!({"status": {"reclaimablePods": reclaimable}}));
         scene.hold("b", "alone", "2");
         scene.broken()
     };
@@ -228,18 +211,8 @@ fn cohorts_have_quota_of_their_own_and_others_above_them() {
     let held = |cpu: &str| {
         let mut scene = Scene::new();
         scene.queue("one", json!({"nominalQuota": "4"}));
-        scene.put(
-            "east",
-            PERSON,
-            COHORTS,
-            with_quota("all", ("parentName", "top"), json!({"nominalQuota": "1"})),
-        );
-        scene.put(
-            "east",
-            PERSON,
-            COHORTS,
-            with_quota("top", ("", ""), json!({"nominalQuota": "3"})),
-        );
+        scene.cohort("all", "top", "1");
+        scene.cohort("top", "", "3");
         scene.hold("a", "one", cpu);
         scene.broken()
     };
@@ -255,13 +228,7 @@ fn a_quota_that_was_lowered_binds_the_next_and_not_those_before() {
     scene.hold("a", "one", "4");
     let lower = with_quota("one", ("cohortName", "all"), json!({"nominalQuota": "2"}));
     scene.edit("east", PERSON, QUEUES, "one", json!({"spec": lower["spec"]}));
-    scene.edit(
-        "east",
-        WORKER,
-        WORKLOADS,
-        "a",
-        json!({"metadata": {"labels": {"x": "y"}}}),
-    );
+    scene.change(json!({"metadata": {"labels": {"x": "y"}}}));
     scene.is_fine();
     scene.hold("b", "one", "1");
     assert_eq!(scene.broken(), ["I4"]);
@@ -287,18 +254,8 @@ fn a_flavor_that_a_queue_does_not_have_is_not_given() {
 #[test]
 fn cohorts_in_a_circle_end_no_audit() {
     let mut scene = Scene::new();
-    scene.put(
-        "east",
-        PERSON,
-        COHORTS,
-        with_quota("all", ("parentName", "top"), json!({"nominalQuota": "1"})),
-    );
-    scene.put(
-        "east",
-        PERSON,
-        COHORTS,
-        with_quota("top", ("parentName", "all"), json!({"nominalQuota": "1"})),
-    );
+    scene.cohort("all", "top", "1");
+    scene.cohort("top", "all", "1");
     scene.queue("one", json!({"nominalQuota": "4"}));
     scene.hold("a", "one", "100");
     assert_eq!(scene.broken(), ["I4"]);

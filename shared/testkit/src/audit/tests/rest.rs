@@ -4,7 +4,7 @@ use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
-    CLUSTERS, JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+    CLUSTERS, JOBS, MANAGER, PERSON, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
 };
 use crate::audit::ending::Outcome;
 use crate::audit::{End, Promise, Rules};
@@ -83,12 +83,7 @@ fn at_rest_job_and_workload_have_both_ended_or_neither() {
     let mut scene = Scene::new();
     scene.start("a", "east");
     scene.end_there("a", "east");
-    scene.status(
-        "manager",
-        MANAGER,
-        "a",
-        json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]}),
-    );
+    scene.finished("manager", MANAGER, "a", "Succeeded");
     scene.clean("a", "east");
     scene.rest();
     assert_eq!(scene.broken(), ["I3"]);
@@ -108,20 +103,12 @@ fn at_rest_job_and_workload_have_both_ended_or_neither() {
 fn at_rest_an_admitted_job_has_a_pod() {
     let mut scene = Scene::new();
     scene.start("a", "east");
-    scene.edit(
-        "east",
-        SYSTEM,
-        PODS,
-        "a-0",
-        json!({"status": {"phase": "Succeeded"}}),
-    );
+    scene.pod_ends("east", "a-0", "Succeeded");
     scene.rest();
     assert_eq!(scene.broken(), ["I3"]);
     let mut scene = Scene::new();
     scene.submit("a");
-    scene.offer("a", "east");
-    scene.admit("a", "east");
-    scene.choose("a", "east");
+    scene.dispatch("a", "east");
     scene.rest();
     assert_eq!(
         scene.broken(),
@@ -275,8 +262,7 @@ fn no_job_is_made_for_what_the_chosen_cluster_says_has_ended() {
             scene.offer("a", cluster);
             scene.admit("a", cluster);
         }
-        let finished = json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]});
-        scene.status(there, PERSON, "a", finished);
+        scene.finished(there, PERSON, "a", "Succeeded");
         scene.choose("a", "east");
         scene.mirror_end("a");
         for cluster in ["east", "west"] {
@@ -298,9 +284,7 @@ fn a_healthy_worker_does_not_wait_for_a_hung_one() {
             scene.auditor.troubled(cluster);
         }
         scene.submit("a");
-        scene.offer("a", "east");
-        scene.admit("a", "east");
-        scene.choose("a", "east");
+        scene.dispatch("a", "east");
         scene.pass(wait);
         scene.make_job("a", "east");
         scene

@@ -19,9 +19,7 @@ impl Scene {
     /// The next dispatch of a job that was taken back; it runs in the west.
     pub(super) fn go_west(&mut self, job: &str) {
         self.status("manager", MANAGER, job, json!({"clusterName": null}));
-        self.offer(job, "west");
-        self.admit(job, "west");
-        self.choose(job, "west");
+        self.dispatch(job, "west");
         self.run(job, "west");
     }
 }
@@ -55,9 +53,7 @@ fn a_chosen_copy_that_the_manager_deletes_is_seen_unless_the_status_says_so_firs
     let mut scene = Scene::new();
     for job in ["a", "b"] {
         scene.submit(job);
-        scene.offer(job, "east");
-        scene.admit(job, "east");
-        scene.choose(job, "east");
+        scene.dispatch(job, "east");
     }
     let taken_back = json!({"admissionChecks": [{"name": "mk", "state": "Retry", "message": "gone"}]});
     scene.status("manager", MANAGER, "b", taken_back);
@@ -264,6 +260,33 @@ fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
     assert_eq!(again(SYSTEM, "east", false), ["I11"]);
 }
 
+/// The manager's finalizer would have kept the job until its end was read.
+///
+/// Spec: safety 1 I11, F26
+#[test]
+fn an_end_that_an_administrator_destroys_by_force_does_not_count() {
+    let again = |user: &str, shown: bool| {
+        let mut scene = Scene::under(rules());
+        scene.start("a", "east");
+        let held = json!({"metadata": {"finalizers": ["roadstead.dev/outcome"]}});
+        scene.edit("east", MANAGER, JOBS, "a", held);
+        scene.end_there("a", "east");
+        if shown {
+            let complete = json!({"status": {"conditions": [condition("Complete", "True", "", 3)]}});
+            scene.edit("manager", MANAGER, JOBS, "a", complete);
+        }
+        let bare = json!({"metadata": {"finalizers": null}});
+        scene.edit("east", user, JOBS, "a", bare);
+        scene.clean("a", "east");
+        scene.go_west("a");
+        scene.broken()
+    };
+    assert!(again(SYSTEM, false).is_empty());
+    assert_eq!(again(SYSTEM, true), ["I11"]);
+    assert_eq!(again(MANAGER, false), ["I11"]);
+    assert_eq!(again(WORKER, false), ["I11"]);
+}
+
 /// Pods of an earlier dispatch were back for a moment, and ended.
 ///
 /// Spec: safety 1 I11, F15
@@ -313,12 +336,9 @@ fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
     let let_go = |deleting: bool, reason: &str| {
         let mut scene = Scene::new();
         scene.submit("a");
-        scene.offer("a", "east");
-        scene.admit("a", "east");
-        scene.choose("a", "east");
+        scene.dispatch("a", "east");
         scene.make_job("a", "east");
-        let ended = json!({"conditions": [condition("Finished", "True", reason, 3)]});
-        scene.status("manager", MANAGER, "a", ended);
+        scene.finished("manager", MANAGER, "a", reason);
         if deleting {
             let mark = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:04Z"}});
             scene.edit("east", MANAGER, JOBS, "a", mark);
@@ -371,12 +391,7 @@ fn job_and_workload_tell_the_same_end() {
     scene.end_there("a", "east");
     scene.mirror_end("a");
     scene.clean("a", "east");
-    scene.status(
-        "manager",
-        PERSON,
-        "a",
-        json!({"conditions": [condition("Finished", "True", "Failed", 3)]}),
-    );
+    scene.finished("manager", PERSON, "a", "Failed");
     scene.rest();
     assert_eq!(scene.broken(), ["I11"]);
 }
@@ -395,13 +410,8 @@ fn what_ended_stays_ended() {
     assert_eq!(scene.broken(), ["I6"]);
     let mut scene = Scene::new();
     scene.live("a", "east");
-    scene.edit(
-        "manager",
-        MANAGER,
-        JOBS,
-        "a",
-        json!({"status": {"conditions": []}}),
-    );
+    let none = json!({"status": {"conditions": []}});
+    scene.edit("manager", MANAGER, JOBS, "a", none);
     assert_eq!(scene.broken(), ["I6"]);
 }
 
@@ -486,12 +496,8 @@ fn the_manager_touches_only_its_own_on_workers() {
 #[test]
 fn the_lease_of_the_manager_needs_no_label() {
     let mut scene = Scene::new();
-    scene.put(
-        "east",
-        MANAGER,
-        "leases.coordination.k8s.io",
-        json!({"metadata": {"name": "manager"}}),
-    );
+    let lease = json!({"metadata": {"name": "manager"}});
+    scene.put("east", MANAGER, "leases.coordination.k8s.io", lease);
     scene.is_fine();
 }
 
@@ -540,9 +546,7 @@ fn pods_of_a_deleted_job_still_run() {
     scene.start("a", "east");
     scene.remove("east", MANAGER, JOBS, "a");
     scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
-    scene.offer("a", "west");
-    scene.admit("a", "west");
-    scene.choose("a", "west");
+    scene.dispatch("a", "west");
     scene.make_job("a", "west");
     scene.is_fine();
     scene.pod("a", "west");
@@ -550,13 +554,7 @@ fn pods_of_a_deleted_job_still_run() {
     let mut scene = Scene::new();
     scene.start("a", "east");
     scene.remove("east", MANAGER, JOBS, "a");
-    scene.edit(
-        "east",
-        SYSTEM,
-        PODS,
-        "a-0",
-        json!({"status": {"phase": "Failed"}}),
-    );
+    scene.pod_ends("east", "a-0", "Failed");
     scene.go_west("a");
     scene.is_fine();
 }
@@ -653,13 +651,7 @@ fn an_attempt_of_a_wrapper_begins_without_pods_of_the_last_and_its_quota_is_held
         scene.start("a", "east");
         scene.attempt("a", "a-wrapped", "east", 1);
         if ends {
-            scene.edit(
-                "east",
-                SYSTEM,
-                PODS,
-                "a-wrapped-1",
-                json!({"status": {"phase": "Failed"}}),
-            );
+            scene.pod_ends("east", "a-wrapped-1", "Failed");
         }
         scene.remove("east", WORKER, JOBS, "a-wrapped");
         scene.attempt("a", "a-wrapped", "east", 2);
@@ -670,14 +662,10 @@ fn an_attempt_of_a_wrapper_begins_without_pods_of_the_last_and_its_quota_is_held
     let frees = |first: &str| {
         let mut scene = attempts(true);
         let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
-        let ended = json!({"status": {"phase": "Failed"}});
-        match first {
-            "quota" => scene.status("east", WORKER, "a", held),
-            _ => {
-                scene.edit("east", SYSTEM, PODS, "a-wrapped-2", ended);
-                scene.status("east", WORKER, "a", held);
-            }
+        if first == "pods" {
+            scene.pod_ends("east", "a-wrapped-2", "Failed");
         }
+        scene.status("east", WORKER, "a", held);
         scene
     };
     frees("pods").is_fine();

@@ -221,6 +221,13 @@ impl Scene {
         }));
     }
 
+    /// A worker gets a copy and admits it, and the manager decides for it.
+    pub(super) fn dispatch(&mut self, name: &str, cluster: &str) {
+        self.offer(name, cluster);
+        self.admit(name, cluster);
+        self.choose(name, cluster);
+    }
+
     /// The manager creates the job on a worker, which lets it go and has a pod.
     pub(super) fn run(&mut self, name: &str, cluster: &str) {
         self.make_job(name, cluster);
@@ -259,35 +266,29 @@ impl Scene {
         self.run(name, cluster);
     }
 
+    pub(super) fn pod_ends(&mut self, cluster: &str, pod: &str, phase: &str) {
+        self.edit(cluster, SYSTEM, PODS, pod, json!({"status": {"phase": phase}}));
+    }
+
+    /// A Workload shows that it has ended.
+    pub(super) fn finished(&mut self, cluster: &str, user: &str, name: &str, reason: &str) {
+        let finished = json!({"conditions": [condition("Finished", "True", reason, 3)]});
+        self.status(cluster, user, name, finished);
+    }
+
     /// The pod and the job end on the worker.
     pub(super) fn end_there(&mut self, name: &str, cluster: &str) {
-        self.edit(
-            cluster,
-            SYSTEM,
-            PODS,
-            &format!("{name}-0"),
-            json!({"status": {"phase": "Succeeded"}}),
-        );
+        self.pod_ends(cluster, &format!("{name}-0"), "Succeeded");
         let complete = json!({"conditions": [condition("Complete", "True", "", 3)], "succeeded": 1});
         self.edit(cluster, SYSTEM, JOBS, name, json!({"status": complete}));
-        self.status(
-            cluster,
-            WORKER,
-            name,
-            json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]}),
-        );
+        self.finished(cluster, WORKER, name, "Succeeded");
     }
 
     /// The manager shows the end.
     pub(super) fn mirror_end(&mut self, name: &str) {
         let complete = json!({"conditions": [condition("Complete", "True", "", 3)], "succeeded": 1});
         self.edit("manager", MANAGER, JOBS, name, json!({"status": complete}));
-        self.status(
-            "manager",
-            MANAGER,
-            name,
-            json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]}),
-        );
+        self.finished("manager", MANAGER, name, "Succeeded");
     }
 
     /// The manager removes the job on the worker, and what it owns goes with it.

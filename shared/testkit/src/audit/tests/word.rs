@@ -71,13 +71,7 @@ fn what_ended_unseen_may_run_again_once_it_was_said_to_be_lost() {
         let mut scene = in_the_east(is_lost);
         let complete = json!({"status": {"conditions": [condition("Complete", "True", "", 3)]}});
         scene.edit("east", SYSTEM, "jobs.batch", "a", complete);
-        scene.edit(
-            "east",
-            SYSTEM,
-            "pods",
-            "a-0",
-            json!({"status": {"phase": "Succeeded"}}),
-        );
+        scene.pod_ends("east", "a-0", "Succeeded");
         if word {
             is_given_up(&mut scene);
         }

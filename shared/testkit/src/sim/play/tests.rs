@@ -1,7 +1,7 @@
 //! Runs that are scripted step by step, because the dice seldom make them.
 
 use super::super::fault::{Link, Space, Way};
-use super::super::kind::{Child, JobKind};
+use super::super::kind::JobKind;
 use super::super::script::{Duty, JobPlan, Spread};
 use super::*;
 use crate::audit::End;
@@ -101,18 +101,7 @@ fn end_is_missed() -> Script {
 }
 
 fn missed() -> JobPlan {
-    JobPlan {
-        name: "missed".to_owned(),
-        kind: JobKind::Job,
-        child: Child::Well,
-        pods: 1,
-        cpus: 1,
-        secs: 45,
-        fails: false,
-        vanishes: false,
-        urgent: false,
-        queue: None,
-    }
+    JobPlan::plain("missed", 45)
 }
 
 /// Everything else goes on, so only the comparison of the caches with what is stored can find it.

@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::super::kind::JobKind;
 use super::super::play::Player;
 use super::super::trace::Keep;
 use super::*;
@@ -166,6 +167,7 @@ fn a_kind_goes_with_its_objects_and_is_served_again_empty() {
             (JobKind::Job, StatusCode::OK),
             (JobKind::JobSet, StatusCode::NOT_FOUND),
             (JobKind::PyTorchJob, StatusCode::OK),
+            (JobKind::RayJob, StatusCode::OK),
             (JobKind::AppWrapper, StatusCode::OK),
             (JobKind::Pod, StatusCode::OK),
         ] {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::api::{
     ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams,
@@ -50,6 +51,26 @@ async fn create(api: &Maps, name: &str) -> Result<DynamicObject, kube::Error> {
     api.create(&PostParams::default(), &map).await
 }
 
+/// What happens from now on.
+async fn watch(maps: &Maps) -> BoxStream<'_, Result<WatchEvent<DynamicObject>, kube::Error>> {
+    let now = maps
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
+    let watch = maps.watch(&WatchParams::default(), &now.unwrap()).await;
+    watch.unwrap().boxed()
+}
+
+fn stale(lag_secs: u64) -> Fault {
+    Fault::Stale { link: LINK, lag_secs }
+}
+
+fn deny(right: Right) -> Fault {
+    Fault::Deny { link: LINK, right }
+}
+
 fn code<T>(answer: Result<T, kube::Error>) -> u16 {
     match answer {
         Ok(_) => 200,
@@ -64,13 +85,7 @@ async fn what_may_be_old_is_old_and_what_may_not_is_not() {
     let (wire, client) = wire();
     let maps = maps(client);
     create(&maps, "before").await.unwrap();
-    wire.begin(
-        1,
-        Fault::Stale {
-            link: LINK,
-            lag_secs: 10,
-        },
-    );
+    wire.begin(1, stale(10));
     create(&maps, "after").await.unwrap();
     let count = async |params: ListParams| maps.list(&params).await.unwrap().items.len();
     let old = ListParams::default().match_any();
@@ -85,24 +100,8 @@ async fn what_may_be_old_is_old_and_what_may_not_is_not() {
 async fn a_watch_lags_behind_as_long_as_it_is_told_to() {
     let (wire, client) = wire();
     let maps = maps(client);
-    let version = maps
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .metadata
-        .resource_version;
-    let watch = maps
-        .watch(&WatchParams::default(), &version.unwrap())
-        .await
-        .unwrap();
-    let mut watch = std::pin::pin!(watch);
-    wire.begin(
-        1,
-        Fault::Stale {
-            link: LINK,
-            lag_secs: 40,
-        },
-    );
+    let mut watch = watch(&maps).await;
+    wire.begin(1, stale(40));
     create(&maps, "late").await.unwrap();
     let early = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
     assert!(early.is_err(), "{early:?}");
@@ -115,31 +114,13 @@ async fn a_watch_lags_behind_as_long_as_it_is_told_to() {
 async fn who_lost_a_right_is_told_so_and_gets_it_back() {
     let (wire, client) = wire();
     let maps = maps(client);
-    wire.begin(
-        1,
-        Fault::Deny {
-            link: LINK,
-            right: Right::Changes,
-        },
-    );
+    wire.begin(1, deny(Right::Changes));
     assert_eq!(code(create(&maps, "a").await), 403);
     assert_eq!(code(maps.list(&ListParams::default()).await), 200);
-    wire.begin(
-        2,
-        Fault::Deny {
-            link: LINK,
-            right: Right::Leases,
-        },
-    );
+    wire.begin(2, deny(Right::Leases));
     wire.end(1);
     assert_eq!(code(create(&maps, "a").await), 200);
-    wire.begin(
-        3,
-        Fault::Deny {
-            link: LINK,
-            right: Right::Anything,
-        },
-    );
+    wire.begin(3, deny(Right::Anything));
     assert_eq!(code(maps.list(&ListParams::default()).await), 401);
     wire.end(3);
     assert_eq!(code(maps.list(&ListParams::default()).await), 200);
@@ -150,16 +131,7 @@ async fn who_lost_a_right_is_told_so_and_gets_it_back() {
 async fn a_server_that_starts_anew_ends_every_watch() {
     let (wire, client) = wire();
     let maps = maps(client);
-    let version = maps
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .metadata
-        .resource_version;
-    let watch = maps
-        .watch(&WatchParams::default(), &version.unwrap())
-        .await
-        .unwrap();
+    let watch = watch(&maps).await;
     wire.break_off();
     let ended = tokio::time::timeout(Duration::from_secs(5), watch.count()).await;
     assert!(ended.is_ok());
@@ -170,12 +142,8 @@ async fn a_server_that_starts_anew_ends_every_watch() {
 async fn one_in_so_many_events_is_left_out_and_what_follows_and_the_bookmarks_arrive() {
     let (wire, client) = wire();
     let maps = maps(client);
-    let version = create(&maps, "before").await.unwrap().metadata.resource_version;
-    let watch = maps
-        .watch(&WatchParams::default(), &version.unwrap())
-        .await
-        .unwrap();
-    let mut watch = std::pin::pin!(watch);
+    create(&maps, "before").await.unwrap();
+    let mut watch = watch(&maps).await;
     let (link, every) = (LINK, 3);
     wire.begin(1, Fault::LoseEvents { link, every });
     // Why all at once: several events come in one frame.
