@@ -139,7 +139,7 @@ impl Federation {
 
     /// Writes condition `Active` of our checks whenever it is to change, until `stop`.
     pub(crate) async fn run(self, client: Client, clock: Clock, stop: CancellationToken) {
-        let touched = Arc::new(Dirty::new());
+        let touched = Arc::new(Dirty::default());
         // Why one bell for all: there is one such check per federation, and it reads all clusters anyway.
         let bell = touched.clone();
         self.checks.listen(move |_| bell.mark(()));
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {
         let federation = federation();
-        let bell = Arc::new(Dirty::new());
+        let bell = Arc::new(Dirty::default());
         federation.ring_on_configs(bell.clone());
         let rung = |now: Option<&MultiKueueConfig>| {
             match now {

@@ -49,7 +49,7 @@ type Skipped = Mutex<BTreeMap<String, Trouble>>;
 impl Credentials {
     /// Renews until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::default());
         let due = queue.clone();
         self.secrets.listen(move |change| {
             if change.new.is_some_and(|secret| secret::cluster(secret).is_some()) {

@@ -135,15 +135,12 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use jiff::Timestamp;
     use roadstead_api::constants::annotations::EXPLANATION;
     use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::dispatch::record::{Reply, Seen};
     use roadstead_core::dispatch::{Plan, Waiting};
     use roadstead_core::name::Key;
-    use roadstead_core::status::Status;
     use serde_json::Value;
 
     use super::{Journal, Saying};
@@ -155,24 +152,13 @@ mod tests {
     fn plan(waiting: Option<Waiting>, reply: Reply) -> Plan {
         Plan {
             epoch: 1,
-            highest: 0,
-            status: Status::default(),
-            remote: BTreeMap::new(),
-            mirror: None,
-            conclude: false,
-            stopped: false,
-            failed: Vec::new(),
-            failed_on: None,
-            words: BTreeMap::new(),
-            notes: Vec::new(),
-            wake_at: None,
-            round: None,
             seen: vec![Seen {
                 cluster: "east".into(),
                 reply,
                 detail: String::new(),
             }],
             waiting,
+            ..Plan::default()
         }
     }
 

@@ -159,7 +159,7 @@ impl Remote {
             results: has_pods.then(Cache::new),
             held,
             queues: Queues::new(),
-            due: Arc::new(Queue::new()),
+            due: Arc::new(Queue::default()),
             changeable: Mutex::default(),
             unreadable: Unreadable::default(),
             usable_again: Notify::new(),

@@ -61,7 +61,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
     let dial = remote::over_network(rules(&host.config), host.user_agent.clone(), host.permit.clone());
     let parts = host.parts(NAME);
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::default();
     let metrics = assemble(parts, dial, &host.readiness, &mut tasks, &host.stop)
         .await
         .map_err(Error::Engine)?;
@@ -256,7 +256,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         clock: clock.clone(),
     };
     ceiling::judge_in(&engine.caches, &federation, &registry);
-    let changed = Arc::new(Dirty::new());
+    let changed = Arc::new(Dirty::default());
     let fleet = Arc::new(Fleet {
         client: client.clone(),
         clusters: federation.clusters.clone(),
@@ -280,7 +280,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         policy,
     });
     ring_on_wishes(&federation, changed.clone());
-    let members = Arc::new(Dirty::new());
+    let members = Arc::new(Dirty::default());
     federation.ring_on_configs(members.clone());
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);

@@ -312,14 +312,7 @@ mod tests {
     /// Spec: safety 6, multikueue 9
     #[test]
     fn a_kind_is_reached_only_if_it_is_sent_there_and_an_invented_one_like_any_other() {
-        static INVENTED: Kind = Kind {
-            framework: "example.com/train",
-            group: "example.com",
-            kind: "Train",
-            plural: "trains",
-            ..rows::JOB
-        };
-        let kinds: Vec<&Kind> = TABLE.iter().chain([&INVENTED]).collect();
+        let kinds: Vec<&Kind> = TABLE.iter().chain([&rows::INVENTED]).collect();
         let rules = |on: &[&Kind]| describe(&account().objects(on).cluster_role.rules.unwrap());
         let none = rules(&[]);
         for kind in &kinds {

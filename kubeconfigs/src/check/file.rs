@@ -13,17 +13,12 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct File {
-    #[serde(default, rename = "apiVersion")]
+    #[serde(rename = "apiVersion")]
     pub(super) api_version: Option<String>,
-    #[serde(default)]
     pub(super) kind: Option<String>,
-    #[serde(default)]
     pub(super) current_context: Option<String>,
-    #[serde(default)]
     pub(super) clusters: Option<Vec<NamedCluster>>,
-    #[serde(default)]
     pub(super) contexts: Option<Vec<NamedContext>>,
-    #[serde(default)]
     pub(super) users: Option<Vec<NamedUser>>,
 }
 
@@ -31,31 +26,24 @@ pub(super) struct File {
 #[derive(serde::Deserialize)]
 pub(super) struct NamedCluster {
     pub(super) name: String,
-    #[serde(default)]
     pub(super) cluster: Option<Cluster>,
 }
 
 /// The address and the certificate authority of a cluster.
 #[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case")]
 pub(super) struct Cluster {
-    #[serde(default)]
     pub(super) server: Option<String>,
-    #[serde(default)]
     pub(super) certificate_authority_data: Option<String>,
-    #[serde(default)]
     pub(super) certificate_authority: Mark,
-    #[serde(default)]
     pub(super) insecure_skip_tls_verify: Mark,
-    #[serde(default)]
     pub(super) proxy_url: Mark,
-    #[serde(default)]
     pub(super) tls_server_name: Mark,
     /// Harmless: the encoding of answers. Accepted and not used.
-    #[serde(default, rename = "disable-compression")]
+    #[serde(rename = "disable-compression")]
     pub(super) _compression: Mark,
     /// Harmless: data of other tools.
-    #[serde(default, rename = "extensions")]
+    #[serde(rename = "extensions")]
     pub(super) _extensions: Mark,
     #[serde(flatten)]
     pub(super) unknown: BTreeMap<String, Mark>,
@@ -64,59 +52,45 @@ pub(super) struct Cluster {
 #[derive(serde::Deserialize)]
 pub(super) struct NamedContext {
     pub(super) name: String,
-    #[serde(default)]
     pub(super) context: Option<Context>,
 }
 
 /// A cluster with a user.
 #[derive(Default, serde::Deserialize)]
 pub(super) struct Context {
-    #[serde(default)]
     pub(super) cluster: Option<String>,
-    #[serde(default)]
     pub(super) user: Option<String>,
 }
 
 #[derive(serde::Deserialize)]
 pub(super) struct NamedUser {
     pub(super) name: String,
-    #[serde(default)]
     pub(super) user: Option<User>,
 }
 
 #[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case")]
 pub(super) struct User {
-    #[serde(default, deserialize_with = "hidden")]
+    #[serde(deserialize_with = "hidden")]
     pub(super) token: Option<SecretString>,
-    #[serde(default)]
     pub(super) client_certificate_data: Option<String>,
-    #[serde(default, deserialize_with = "hidden")]
+    #[serde(deserialize_with = "hidden")]
     pub(super) client_key_data: Option<SecretString>,
-    #[serde(default, rename = "tokenFile")]
+    #[serde(rename = "tokenFile")]
     pub(super) token_file: Mark,
-    #[serde(default)]
     pub(super) client_certificate: Mark,
-    #[serde(default)]
     pub(super) client_key: Mark,
-    #[serde(default)]
     pub(super) username: Mark,
-    #[serde(default)]
     pub(super) password: Mark,
-    #[serde(default)]
     pub(super) exec: Mark,
-    #[serde(default)]
     pub(super) auth_provider: Mark,
-    #[serde(default, rename = "as")]
+    #[serde(rename = "as")]
     pub(super) impersonated: Mark,
-    #[serde(default)]
     pub(super) as_uid: Mark,
-    #[serde(default)]
     pub(super) as_groups: Mark,
-    #[serde(default)]
     pub(super) as_user_extra: Mark,
     /// Harmless: data of other tools.
-    #[serde(default, rename = "extensions")]
+    #[serde(rename = "extensions")]
     pub(super) _extensions: Mark,
     #[serde(flatten)]
     pub(super) unknown: BTreeMap<String, Mark>,

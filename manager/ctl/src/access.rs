@@ -4,7 +4,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use kube::{Api, Client};
-use roadstead_kubeio::connect::{self, Chosen};
+use roadstead_kubeio::connect::{self, Chosen, Unusable};
+use roadstead_kubeio::failure::with_causes;
 
 use crate::args::Manager;
 use crate::failure::{Code, Failure};
@@ -55,16 +56,9 @@ pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, 
         context,
     };
     let client = local(chosen, "--kubeconfig").await?;
-    let unusable = |why: String| {
-        Failure::new(
-            format!("the kubeconfig {} cannot be used", kubeconfig.display()),
-            why,
-            "check that the file exists and names a current context",
-        )
-    };
     let config = connect::command_config(chosen)
         .await
-        .map_err(|e| unusable(e.to_string()))?;
+        .map_err(|error| unconnected(&error, "--kubeconfig"))?;
     let Some(roots) = config.root_cert.filter(|roots| !roots.is_empty()) else {
         return Err(Failure::new(
             format!(
@@ -83,21 +77,34 @@ pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, 
 }
 
 pub(crate) async fn local(chosen: Chosen<'_>, flag: &str) -> Result<Client, Failure> {
-    connect::command(chosen, USER_AGENT).await.map_err(|error| {
+    connect::command(chosen, USER_AGENT)
+        .await
+        .map_err(|error| unconnected(&error, flag))
+}
+
+/// The failure when a kubeconfig leads nowhere. `flag` names it on the command line.
+fn unconnected(error: &connect::Error, flag: &str) -> Failure {
+    let another = format!("name a kubeconfig with {flag} FILE");
+    let connect::Error::Kubeconfig { source, .. } = error else {
         let why = if let connect::Error::NoCluster { .. } = error {
             "KUBECONFIG is not set, there is no ~/.kube/config, and this does not run inside of a cluster"
                 .to_owned()
         } else {
-            let cause =
-                std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));
-            format!("{error}{cause}")
+            with_causes(error)
         };
-        Failure::new(
-            format!("no cluster to talk to for {flag}"),
-            why,
-            format!("name a kubeconfig with {flag} FILE"),
-        )
-    })
+        return Failure::new(format!("no cluster to talk to for {flag}"), why, another);
+    };
+    let next = match source {
+        Unusable::NoContext { .. } => {
+            let flag = flag.replace("kubeconfig", "context");
+            format!("name one of them with {flag} NAME")
+        }
+        Unusable::Unreadable(_) => format!("{another} that exists and that you may read"),
+        Unusable::Malformed(_) | Unusable::Content(_) => {
+            format!("correct the file (kubectl config view reads it too), or {another}")
+        }
+    };
+    Failure::new(error.to_string(), source.to_string(), next)
 }
 
 fn pem(der: &[u8]) -> String {
@@ -116,7 +123,42 @@ fn pem(der: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::pem;
+    use super::*;
+
+    /// Spec: experience 3
+    #[test]
+    fn a_kubeconfig_that_leads_nowhere_is_named_with_what_to_change() {
+        let failure = |source: Unusable| {
+            let path = "east.kubeconfig".to_owned();
+            unconnected(
+                &connect::Error::Kubeconfig { path, source },
+                "--manager-kubeconfig",
+            )
+        };
+        for (source, next) in [
+            (
+                Unusable::Unreadable("No such file".to_owned()),
+                "name a kubeconfig with --manager-kubeconfig FILE that exists and that you may read",
+            ),
+            (
+                Unusable::NoContext {
+                    wanted: "it has no context north".to_owned(),
+                    known: "east".to_owned(),
+                },
+                "name one of them with --manager-context NAME",
+            ),
+            (
+                Unusable::Malformed("line 1".to_owned()),
+                "correct the file (kubectl config view reads it too)",
+            ),
+        ] {
+            let why = source.to_string();
+            let failure = failure(source);
+            assert_eq!(failure.what, "the kubeconfig east.kubeconfig cannot be used");
+            assert_eq!(failure.why, why);
+            assert!(failure.next.starts_with(next), "{failure}");
+        }
+    }
 
     #[test]
     fn certificates_are_written_in_lines_of_64() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use roadstead_kinds::{Ability, Built, Kind, TABLE, rows};
+use roadstead_kinds::{Ability, Kind, TABLE};
 use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
 
@@ -191,6 +191,7 @@ pub struct Home {
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// Name of a job or of a Workload; KIND/NAME where one name means several
+    #[arg(value_parser = object)]
     pub name: String,
     /// Its namespace [default: that of the kubeconfig's context]
     #[arg(short, long)]
@@ -405,8 +406,9 @@ pub struct Join {
     /// The owner of the account.
     #[command(flatten)]
     pub owner: Owner,
-    /// Integrations of the manager whose jobs it may send there, as in its configuration (integrations.frameworks)
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = rows::JOB.framework, value_parser = integration)]
+    /// Integrations of the manager whose jobs it may send there, as in its configuration (integrations.frameworks) [default: those of
+    /// the account, batch/job for a new one]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = integration)]
     pub integrations: Vec<&'static Kind>,
     /// Address at which the manager reaches the worker's API server [default: the one in the kubeconfig]
     #[arg(long, value_name = "URL")]
@@ -484,12 +486,10 @@ pub struct Leave {
 }
 
 fn integration(name: &str) -> Result<&'static Kind, String> {
-    let known = TABLE
-        .named(name)
-        .filter(|kind| kind.built == Built::Whole && kind.can(Ability::Dispatched));
+    let known = TABLE.named(name).filter(|kind| kind.can(Ability::Dispatched));
     known.ok_or_else(|| {
         let names = TABLE
-            .built()
+            .iter()
             .filter(|kind| kind.can(Ability::Dispatched))
             .map(|kind| kind.framework);
         format!(
@@ -518,6 +518,16 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
         .ok_or("expected a whole number with s, m or h, such as 90s, 15m, 1h")
 }
 
+/// A name, or a kind and a name.
+fn object(text: &str) -> Result<String, &'static str> {
+    let is_part = |part: &str| !part.is_empty() && !part.contains('/');
+    match text.split_once('/') {
+        None if is_part(text) => Ok(text.to_owned()),
+        Some((kind, name)) if is_part(kind) && is_part(name) => Ok(text.to_owned()),
+        None | Some(_) => Err("expected NAME or KIND/NAME, such as train or job/train"),
+    }
+}
+
 fn token_lifetime(text: &str) -> Result<Duration, &'static str> {
     use roadstead_kubeconfigs::account::token::{LIFETIME_MAX, LIFETIME_MIN};
     duration(text).and_then(|life| {
@@ -536,8 +546,6 @@ mod tests {
     use std::time::Duration;
 
     use clap::{CommandFactory as _, Parser as _};
-
-    use roadstead_kinds::rows;
 
     use super::{Area, Cli, ClusterVerb, duration};
 
@@ -622,6 +630,28 @@ mod tests {
     }
 
     #[test]
+    fn a_name_has_at_most_a_kind_before_it() {
+        for command in ["explain", "describe", "events"] {
+            let parse = |name: &str| Cli::try_parse_from(["roadstead", command, name]);
+            for good in [
+                "train",
+                "job/train",
+                "job.batch/train",
+                "workload.kueue.x-k8s.io/job-train",
+            ] {
+                assert!(parse(good).is_ok(), "{command} {good}");
+            }
+            for bad in ["", "/", "job/", "/train", "team/job/train"] {
+                let error = parse(bad).unwrap_err();
+                assert!(
+                    error.to_string().contains("such as train or job/train"),
+                    "{command} {bad}: {error}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn join_knows_its_defaults_and_refuses_eternal_tokens() {
         let parse = |more: &[&str]| {
             let fixed = ["roadstead", "cluster", "join", "east", "--kubeconfig", "w"];
@@ -637,7 +667,7 @@ mod tests {
         assert_eq!(join.owner.origin, "multikueue");
         assert_eq!(join.owner.worker_namespace, "kueue-system");
         assert_eq!(join.token_lifetime, Duration::from_hours(1));
-        assert_eq!(join.integrations, [&rows::JOB]);
+        assert!(join.integrations.is_empty(), "those of the account");
         assert!(parse(&["--token-lifetime", "10m"]).is_ok());
         let unknown = parse(&["--integrations", "batch/job,no.such/kind"]).unwrap_err();
         assert!(unknown.to_string().contains("known are: batch/job"), "{unknown}");

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod cordon;
 pub mod give_up;
+pub(crate) mod identity;
 pub mod join;
 pub mod leave;
 pub mod list;

@@ -64,6 +64,26 @@ fn every_roadstead_command_of_the_documents_is_one() {
     );
 }
 
+/// `kubectl` refuses to watch several kinds at once.
+#[test]
+fn a_watch_of_kubectl_in_the_documents_names_one_kind() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for line in shell_lines(&text) {
+            let Some(words) = line.strip_prefix("kubectl get ") else {
+                continue;
+            };
+            seen += 1;
+            let watches = words
+                .split_whitespace()
+                .any(|word| matches!(word, "-w" | "--watch"));
+            let kinds = words.split_whitespace().next().unwrap_or_default();
+            assert!(!(watches && kinds.contains(',')), "{}: `{line}`", path.display());
+        }
+    }
+    assert!(seen >= 2, "only {seen} lines were found");
+}
+
 #[test]
 fn every_program_that_the_documents_run_with_cargo_exists() {
     let mut seen = 0;

@@ -98,7 +98,8 @@ pub(crate) fn means(workload: &impl Resource, name: &str) -> bool {
     let (kind, name) = split(name);
     let by_itself = (kind.is_empty() || is_workload(kind)) && workload.name_any() == name;
     let owned = |owner: &OwnerReference| {
-        owner.name == name && (kind.is_empty() || is_called(TABLE, &owner.kind, kind))
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        owner.name == name && (kind.is_empty() || is_called(TABLE, (group, &owner.kind), kind))
     };
     by_itself || workload.owner_references().iter().any(owned)
 }
@@ -109,11 +110,20 @@ fn split(name: &str) -> (&str, &str) {
 }
 
 fn is_workload(kind: &str) -> bool {
-    matches!(kind, "workload" | "workloads" | "wl")
+    matches!(
+        kind,
+        "workload" | "workloads" | "wl" | "workload.kueue.x-k8s.io" | "workloads.kueue.x-k8s.io"
+    )
 }
 
-/// Whether a word names this kind: its name, or the plural that kubectl knows.
-fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
+/// Whether a word names this kind of this group: its name, or the plural that kubectl knows, and the group behind a dot as kubectl
+/// prints it (`job.batch`).
+fn is_called(kinds: Kinds, (group, kind): (&str, &str), word: &str) -> bool {
+    let word = match word.split_once('.') {
+        Some((word, of)) if of == group => word,
+        Some(_) => return false,
+        None => word,
+    };
     let plural = |row: &Kind| row.kind == kind && row.plural.eq_ignore_ascii_case(word);
     kind.eq_ignore_ascii_case(word) || kinds.iter().any(plural)
 }
@@ -122,8 +132,8 @@ fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
 async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
     let (word, name) = split(name);
     for row in kinds
-        .built()
-        .filter(|row| word.is_empty() || is_called(kinds, row.kind, word))
+        .iter()
+        .filter(|row| word.is_empty() || is_called(kinds, (row.group, row.kind), word))
     {
         let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, row.plural);
@@ -138,8 +148,23 @@ async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Opti
 
 /// Why nothing is known of that name.
 pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Failure {
+    let (word, of_kind) = split(name);
+    let is_kind = |row: &Kind| is_called(kinds, (row.group, row.kind), word);
+    if !word.is_empty() && !is_workload(word) && !kinds.iter().any(is_kind) {
+        let mut known: Vec<String> = kinds.iter().map(|row| row.kind.to_lowercase()).collect();
+        known.sort_unstable();
+        return Failure::new(
+            format!("nothing is known of {name}"),
+            format!(
+                "{word} is no kind of job; kinds are: workload, {}",
+                known.join(", ")
+            ),
+            format!("name one of these, or the name alone: {of_kind}"),
+        )
+        .code(Code::NotFound);
+    }
     let job = job(client, kinds, namespace, name).await;
-    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = of_kind;
     let (why, next) = match job {
         Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
             format!("{kind} {name} exists, but names no queue, so it is not managed"),
@@ -170,14 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_of_every_kind_of_the_table_is_found_by_its_name_or_by_kind_and_name() {
-        static INVENTED: Kind = Kind {
-            framework: "example.com/train",
-            group: "example.com",
-            kind: "Train",
-            plural: "trains",
-            ..rows::JOB
-        };
-        static ROWS: [&Kind; 2] = [&rows::JOB, &INVENTED];
+        static ROWS: [&Kind; 2] = [&rows::JOB, &rows::INVENTED];
         let service = tower::service_fn(|request: Request<Body>| {
             let is_it = request.uri().path() == "/apis/example.com/v1/namespaces/team/trains/thomas";
             let (code, body) = if is_it {
@@ -195,16 +213,29 @@ mod tests {
         });
         let client = Client::new(service, "ns");
         let why = async |name: &str| missing(&client, Kinds::new(&ROWS), "team", name).await.why;
-        for name in ["thomas", "train/thomas", "trains/thomas", "Train/thomas"] {
+        for name in [
+            "thomas",
+            "train/thomas",
+            "trains/thomas",
+            "Train/thomas",
+            "train.example.com/thomas",
+        ] {
             assert_eq!(
                 why(name).await,
                 "train thomas exists, but names no queue, so it is not managed"
             );
         }
-        for name in ["job/thomas", "trainses/thomas", "percy"] {
+        for name in ["percy", "train/percy", "job/thomas", "workload/thomas"] {
             assert!(
                 why(name).await.starts_with("there is no Workload of that name"),
                 "{name}"
+            );
+        }
+        for name in ["trainses/thomas", "train.batch/thomas"] {
+            let why = why(name).await;
+            assert!(
+                why.ends_with("is no kind of job; kinds are: workload, job, train"),
+                "{why}"
             );
         }
     }

@@ -138,8 +138,12 @@ impl Asked {
             ""
         };
         match self.what {
-            What::Jobs => format!("no jobs{with} {}", self.scope.words()),
-            What::Queues => format!("no LocalQueues{with} {}", self.scope.words()),
+            What::Jobs => format!("no jobs{with} {}{}", self.scope.words(), self.scope.wider()),
+            What::Queues => format!(
+                "no LocalQueues{with} {}{}",
+                self.scope.words(),
+                self.scope.wider()
+            ),
             What::Clusters if self.selector.is_some() => format!("no clusters{with}"),
             What::Clusters => {
                 "no clusters; add one with: roadstead cluster join NAME --kubeconfig FILE".to_owned()

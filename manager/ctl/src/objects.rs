@@ -50,6 +50,14 @@ impl Scope {
             Self::One(namespace) => format!("in namespace {namespace}"),
         }
     }
+
+    /// After a sentence that nothing was found: how to look further.
+    pub(crate) const fn wider(&self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::One(_) => " (-A looks into all of them)",
+        }
+    }
 }
 
 /// All objects that are kept, read page by page.

@@ -10,7 +10,7 @@ mod plan;
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, LocalQueueSpec, MultiKueueCluster};
 use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL};
@@ -21,12 +21,10 @@ use serde::de::DeserializeOwned;
 use self::plan::{Manager, Step, Worker, plan};
 use crate::access;
 use crate::args::Sync;
-use crate::cluster::registered;
+use crate::cluster::{identity, registered};
 use crate::failure::{Failure, done};
+use crate::objects;
 use crate::output::{self, say};
-
-/// Objects read per page.
-const PAGE: u32 = 500;
 
 /// What a worker lacks, or what was created there.
 #[derive(Debug, Serialize)]
@@ -83,29 +81,34 @@ fn report(args: &Sync, synced: &Synced) -> Result<(), Failure> {
 
 async fn look(args: &Sync) -> Result<(Client, Synced), Failure> {
     let client = access::manager(&args.manager).await?;
-    registered(&Api::<MultiKueueCluster>::all(client.clone()), &args.cluster).await?;
+    let cluster = registered(&Api::<MultiKueueCluster>::all(client.clone()), &args.cluster).await?;
     let manager = Manager {
         local_queues: all(&client, "the management cluster").await?,
         cluster_queues: all(&client, "the management cluster").await?,
         checks: all(&client, "the management cluster").await?,
         configs: all(&client, "the management cluster").await?,
     };
-    let client = access::worker(&args.kubeconfig, args.context.as_deref())
+    let worker = access::worker(&args.kubeconfig, args.context.as_deref())
         .await?
         .client;
+    let next = format!(
+        "name the kubeconfig of cluster {} with --kubeconfig",
+        args.cluster
+    );
+    identity::is_of(&cluster, &worker, &next).await?;
     let place = format!("cluster {}", args.cluster);
-    let namespaces: Vec<Namespace> = all(&client, &place).await?;
-    let cluster_queues: Vec<ClusterQueue> = all(&client, &place).await?;
-    let local_queues: Vec<LocalQueue> = all(&client, &place).await?;
+    let namespaces: Vec<Namespace> = all(&worker, &place).await?;
+    let cluster_queues: Vec<ClusterQueue> = all(&worker, &place).await?;
+    let local_queues: Vec<LocalQueue> = all(&worker, &place).await?;
     let key = |queue: &LocalQueue| (queue.namespace().unwrap_or_default(), queue.name_any());
-    let worker = Worker {
+    let there = Worker {
         namespaces: namespaces.iter().map(ResourceExt::name_any).collect(),
         cluster_queues: cluster_queues.iter().map(ResourceExt::name_any).collect(),
         local_queues: local_queues.iter().map(key).collect(),
     };
-    let steps = plan(&args.cluster, &manager, &worker, args.cluster_queue.as_deref());
+    let steps = plan(&args.cluster, &manager, &there, args.cluster_queue.as_deref());
     let cluster = args.cluster.clone();
-    Ok((client, Synced { cluster, steps }))
+    Ok((worker, Synced { cluster, steps }))
 }
 
 /// All objects of a kind, page by page.
@@ -113,19 +116,8 @@ async fn all<K>(client: &Client, place: &str) -> Result<Vec<K>, Failure>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let api = Api::<K>::all(client.clone());
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = { api.list(&page).await }.map_err(|error| {
-            Failure::request(format!("listing {} of {place} failed", K::plural(&())), &error)
-        })?;
-        found.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let found = objects::all(&Api::all(client.clone()), None, |_| true).await;
+    found.map_err(|error| Failure::request(format!("listing {} of {place} failed", K::plural(&())), &error))
 }
 
 /// Creates one object. An object that exists by now stays as it is.

@@ -35,7 +35,7 @@ pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: Cancellat
     let Some(results) = remote.results.clone() else {
         return;
     };
-    let due: Arc<Queue<Key>> = Arc::new(Queue::new());
+    let due: Arc<Queue<Key>> = Arc::new(Queue::default());
     let bell = due.clone();
     results.listen(move |change| {
         if change.new.is_some() {

@@ -121,7 +121,7 @@ impl VirtualNodes {
 
     /// Keeps the nodes, and ends the pods on them, until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let due: Arc<Queue<Key>> = Arc::new(Queue::new());
+        let due: Arc<Queue<Key>> = Arc::new(Queue::default());
         let ring = due.clone();
         self.pods.objects.listen(move |change| {
             if change.new.is_some_and(|pod| ends_on_node(pod)) {
@@ -206,7 +206,7 @@ impl VirtualNodes {
     async fn keep(&self, stop: CancellationToken) {
         let troubles = Troubles::default();
         let clusters = &self.dispatch.federation.clusters;
-        let changed = Arc::new(Dirty::new());
+        let changed = Arc::new(Dirty::default());
         let bell = changed.clone();
         clusters.listen(move |change| {
             // Why not every change: its status is written often.

@@ -54,7 +54,7 @@ struct Supervised {
 impl Fleet {
     /// Keeps one supervisor per MultiKueueCluster until `stop`.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let touched = Arc::new(Dirty::new());
+        let touched = Arc::new(Dirty::default());
         let set = touched.clone();
         self.clusters.listen(move |change| {
             if has_new_meaning(change) {

@@ -12,7 +12,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -23,7 +23,7 @@ use tower::{BoxError, ServiceBuilder};
 use crate::bound::Bounded;
 use crate::date::ServerTime;
 use crate::patience::Patient;
-use crate::permit::{Checked, Permit};
+use crate::permit::{Checked, Denied, Permit};
 pub use crate::stall::ANSWER_TIMEOUT;
 
 /// How long a TCP and TLS connection may take.
@@ -42,13 +42,13 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration:
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operator's kubeconfig could not be used.
-    #[error("reading the kubeconfig {path}: check that the file exists and names a current context")]
+    #[error("the kubeconfig {path} cannot be used")]
     Kubeconfig {
         /// The file.
         path: String,
-        /// What went wrong.
+        /// What is wrong with it.
         #[source]
-        source: kube::config::KubeconfigError,
+        source: Unusable,
     },
     /// Neither a kubeconfig nor a service account was found.
     #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")]
@@ -79,6 +79,59 @@ pub enum Error {
     /// The user agent holds characters that HTTP forbids.
     #[error("the user agent is not a valid header value")]
     UserAgent,
+}
+
+/// What is wrong with a kubeconfig.
+///
+/// Invariant: it quotes no line of the file, which may hold a token or a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The file cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is no YAML, or a field has the wrong type.
+    #[error("it is not a kubeconfig: {0}")]
+    Malformed(String),
+    /// The context to use is not in it.
+    #[error("{wanted}; it has: {known}")]
+    NoContext {
+        /// The missing one.
+        wanted: String,
+        /// Those that it has.
+        known: String,
+    },
+    /// What the context names is missing or cannot be used.
+    #[error("{0}")]
+    Content(String),
+}
+
+impl Unusable {
+    fn of(error: &KubeconfigError, contexts: &[NamedContext]) -> Self {
+        if let KubeconfigError::ReadConfig(cause, _) = error {
+            return Self::Unreadable(cause.to_string());
+        }
+        if let KubeconfigError::Parse(cause) = error {
+            // Why only the first line, and nothing in double quotes: the others show the text around the fault.
+            let text = cause.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            let plain: Vec<&str> = line.split('"').step_by(2).collect();
+            return Self::Malformed(plain.join("…"));
+        }
+        let wanted = if let KubeconfigError::LoadContext(name) = error {
+            format!("it has no context {name}")
+        } else if matches!(error, KubeconfigError::CurrentContextNotSet) {
+            "it has no current-context".to_owned()
+        } else {
+            return Self::Content(error.to_string());
+        };
+        let names: Vec<&str> = contexts.iter().map(|context| context.name.as_str()).collect();
+        let known = if names.is_empty() {
+            "no context".to_owned()
+        } else {
+            names.join(", ")
+        };
+        Self::NoContext { wanted, known }
+    }
 }
 
 /// How Roadstead authenticates to a worker cluster. `Debug` never shows the secret parts.
@@ -142,7 +195,7 @@ pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> R
 /// under no permit.
 pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
     let config = local_config(kubeconfig).await?;
-    build(config, user_agent, &Permit::endless(), Extras::default())
+    build(config, user_agent, &Permit::endless(), Extras::of_a_process(None))
 }
 
 /// As [`local`], for a command that a user runs: a busy answer of the API server (429, 503, 504) is retried three times within
@@ -177,25 +230,26 @@ pub async fn command_config(chosen: Chosen<'_>) -> Result<Config, Error> {
     };
     let named = files.iter().map(|file| file.display().to_string());
     let path = named.collect::<Vec<_>>().join(", ");
-    let failed = |source| Error::Kubeconfig {
+    let failed = |contexts: &[NamedContext], error: &KubeconfigError| Error::Kubeconfig {
         path: path.clone(),
-        source,
+        source: Unusable::of(error, contexts),
     };
     if files.is_empty() {
         return Config::incluster().map_err(|source| Error::NoCluster { source });
     }
     let mut merged = Kubeconfig::default();
     for file in &files {
-        let next = Kubeconfig::read_from(file).map_err(failed)?;
-        merged = merged.merge(next).map_err(failed)?;
+        let next = Kubeconfig::read_from(file).map_err(|error| failed(&[], &error))?;
+        merged = merged.merge(next).map_err(|error| failed(&[], &error))?;
     }
+    let contexts = merged.contexts.clone();
     let options = KubeConfigOptions {
         context: chosen.context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
     Config::from_custom_kubeconfig(merged, &options)
         .await
-        .map_err(failed)
+        .map_err(|error| failed(&contexts, &error))
 }
 
 /// The files that kubectl reads: the existing ones of `KUBECONFIG`, or all of them if none exists, so that the error names the
@@ -222,31 +276,35 @@ pub async fn local_under(
     time: &ServerTime,
 ) -> Result<Client, Error> {
     let config = local_config(kubeconfig).await?;
-    let extras = Extras {
-        time: Some(time.clone()),
-        ..Extras::default()
-    };
-    build(config, user_agent, permit, extras)
+    build(
+        config,
+        user_agent,
+        permit,
+        Extras::of_a_process(Some(time.clone())),
+    )
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
-    let named = |path: &Path, source| Error::Kubeconfig {
+    let named = |path: &Path, contexts: &[NamedContext], error: &KubeconfigError| Error::Kubeconfig {
         path: path.display().to_string(),
-        source,
+        source: Unusable::of(error, contexts),
     };
     let file = match kubeconfig {
         Some(path) => Some((
             path.to_owned(),
-            Kubeconfig::read_from(path).map_err(|e| named(path, e))?,
+            Kubeconfig::read_from(path).map_err(|e| named(path, &[], &e))?,
         )),
         None => Kubeconfig::from_env()
-            .map_err(|e| named(Path::new("named by KUBECONFIG"), e))?
+            .map_err(|e| named(Path::new("named by KUBECONFIG"), &[], &e))?
             .map(|kubeconfig| ("named by KUBECONFIG".into(), kubeconfig)),
     };
     match file {
-        Some((path, kubeconfig)) => Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|e| named(&path, e)),
+        Some((path, kubeconfig)) => {
+            let contexts = kubeconfig.contexts.clone();
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .map_err(|e| named(&path, &contexts, &e))
+        }
         None => Config::incluster().map_err(|source| Error::NoCluster { source }),
     }
 }
@@ -258,15 +316,35 @@ struct Extras {
     time: Option<ServerTime>,
     /// Which answers are retried.
     retries: Option<RetryPolicy>,
+    /// Whether errors name the address. Those of a worker do not: it is in its Secret, and they are told with the name of the cluster.
+    named: bool,
 }
 
 impl Extras {
+    /// Of a process, for its own cluster.
+    fn of_a_process(time: Option<ServerTime>) -> Self {
+        Self {
+            time,
+            retries: None,
+            named: true,
+        }
+    }
+
     fn of_a_command() -> Self {
         Self {
             time: None,
             retries: Some(RetryPolicy::default()),
+            named: true,
         }
     }
+}
+
+/// A request to which there was no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from {server}")]
+struct Unanswered {
+    server: String,
+    source: BoxError,
 }
 
 /// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
@@ -275,7 +353,7 @@ fn build(
     mut config: Config,
     user_agent: &str,
     permit: &Permit,
-    Extras { time, retries }: Extras,
+    Extras { time, retries, named }: Extras,
 ) -> Result<Client, Error> {
     config.default_retry = false;
     config.proxy_url = None;
@@ -295,7 +373,18 @@ fn build(
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(POOL_IDLE)
         .build::<_, Checked<Body>>(connector);
+    let server = named.then(|| config.cluster_url.to_string().trim_end_matches('/').to_owned());
     let service = ServiceBuilder::new()
+        .map_err(move |source: BoxError| -> BoxError {
+            match &server {
+                // Why not of a refusal by the permit: nothing was sent.
+                Some(server) if !source.is::<Denied>() => Box::new(Unanswered {
+                    server: server.clone(),
+                    source,
+                }),
+                Some(_) | None => source,
+            }
+        })
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
@@ -354,6 +443,47 @@ mod tests {
         assert_eq!(usual_files(None, None), Vec::<PathBuf>::new());
     }
 
+    /// Spec: safety S8
+    #[tokio::test]
+    async fn a_kubeconfig_that_cannot_be_used_is_explained_without_its_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let told = async |text: &str, context: Option<&str>| {
+            std::fs::write(&file, text).unwrap();
+            let kubeconfig = Some(file.as_path());
+            let error = command_config(Chosen { kubeconfig, context }).await.unwrap_err();
+            std::error::Error::source(&error).unwrap().to_string()
+        };
+        let good = "apiVersion: v1\nkind: Config\ncontexts:\n- {name: east, context: {cluster: c}}\n- {name: west, context: {cluster: \
+                    c}}\n";
+        assert_eq!(
+            told(good, None).await,
+            "it has no current-context; it has: east, west"
+        );
+        assert_eq!(
+            told(good, Some("north")).await,
+            "it has no context north; it has: east, west"
+        );
+        assert!(told(good, Some("east")).await.contains("cluster of context: c"));
+        for broken in [
+            "users:\n- name: u\n  user:\n    token: s3cret\n    [",
+            "users: s3cret\n",
+            "users:\n- name: u\n  user: \"s3cret\"\n",
+        ] {
+            let said = told(broken, None).await;
+            assert!(said.starts_with("it is not a kubeconfig: "), "{said}");
+            assert!(!said.contains("s3cret") && !said.contains('\n'), "{said}");
+        }
+        let kubeconfig = Some(folder.path());
+        let chosen = Chosen {
+            kubeconfig,
+            context: None,
+        };
+        let error = command_config(chosen).await.unwrap_err();
+        let said = std::error::Error::source(&error).unwrap().to_string();
+        assert!(said.contains("directory"), "{said}");
+    }
+
     /// Answers this many requests with 429, and all others with 200.
     async fn busy(times: u32) -> (Config, Arc<AtomicU32>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -394,6 +524,14 @@ mod tests {
         let (config, asked) = busy(2).await;
         assert!(lists(config, Extras::of_a_command()).await);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
+        let away = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = build(away, "test", &Permit::endless(), Extras::of_a_command()).unwrap();
+        let error = client.apiserver_version().await.unwrap_err();
+        let said = crate::write::describe(&error);
+        assert!(
+            said.starts_with("no answer from http://127.0.0.1:1: ") && said.contains("refused"),
+            "{said}"
+        );
         let (config, asked) = busy(1).await;
         assert!(!lists(config, Extras::default()).await);
         assert_eq!(asked.load(Ordering::Relaxed), 1);

@@ -17,19 +17,14 @@ pub struct Dirty<T> {
 
 impl<T: Ord> Default for Dirty<T> {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Ord> Dirty<T> {
-    /// An empty set.
-    pub fn new() -> Self {
         Self {
             items: Mutex::new(BTreeSet::new()),
             bell: Notify::new(),
         }
     }
+}
 
+impl<T: Ord> Dirty<T> {
     /// Marks an item as changed.
     pub fn mark(&self, item: T) {
         self.items
@@ -62,7 +57,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_marks_of_one_item_are_handed_out_once_and_in_order() {
-        let dirty = Dirty::new();
+        let dirty = Dirty::default();
         for item in [3, 1, 3, 2, 1] {
             dirty.mark(item);
         }

@@ -59,11 +59,6 @@ impl<K: Ord + Clone + Debug> Default for Queue<K> {
 }
 
 impl<K: Ord + Clone + Debug> Queue<K> {
-    /// An empty queue.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Makes the key due now. A waiting key moves to the more urgent lane, at its end.
     pub fn add(&self, key: K, lane: Lane) {
         self.lock().add(key, lane);
@@ -186,7 +181,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn placed_work_goes_before_new_work_and_nothing_is_handed_out_twice() {
-        let queue = Queue::new();
+        let queue = Queue::default();
         queue.add("new", Lane::New);
         queue.add("placed", Lane::Placed);
         queue.add("new", Lane::New);
@@ -200,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn new_work_that_is_placed_while_it_waits_does_not_wait_for_other_new_work() {
-        let queue = Queue::new();
+        let queue = Queue::default();
         for key in ["first", "second", "third"] {
             queue.add(key, Lane::New);
         }
@@ -216,7 +211,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_shorter_of_two_delays_counts_and_an_earlier_add_replaces_it() {
-        let queue = Queue::new();
+        let queue = Queue::default();
         let start = tokio::time::Instant::now();
         queue.add_after("a", Duration::from_mins(1));
         queue.add_after("a", Duration::from_secs(2));

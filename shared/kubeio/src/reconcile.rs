@@ -202,7 +202,11 @@ mod tests {
 
     /// Runs one key whose work fails with each of these in turn and then succeeds; returns when it succeeded, in milliseconds.
     async fn time_of_success(failures: Vec<Failure>) -> Option<u128> {
-        let (queue, stop, began) = (Arc::new(Queue::new()), CancellationToken::new(), Instant::now());
+        let (queue, stop, began) = (
+            Arc::new(Queue::default()),
+            CancellationToken::new(),
+            Instant::now(),
+        );
         let (left, at) = (Arc::new(Mutex::new(failures)), Arc::new(Mutex::new(None)));
         queue.add("key", Lane::New);
         let told = at.clone();
@@ -236,7 +240,7 @@ mod tests {
     /// Spec: safety F34.
     #[tokio::test(start_paused = true)]
     async fn a_panic_is_retried_and_does_not_stop_the_others() {
-        let (queue, stop) = (Arc::new(Queue::new()), CancellationToken::new());
+        let (queue, stop) = (Arc::new(Queue::default()), CancellationToken::new());
         let tries = Arc::new(AtomicUsize::new(0));
         queue.add("bad", Lane::New);
         queue.add("good", Lane::New);

@@ -282,6 +282,9 @@ pub fn describe(error: &kube::Error) -> String {
             without_values(&status.message)
         };
     }
+    if let kube::Error::Service(cause) = error {
+        return with_causes(cause.as_ref());
+    }
     with_causes(error)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Format, Home};
+use super::{Format, Home, object};
 
 /// Where a command looks.
 #[derive(Clone, Debug, Args)]
@@ -59,7 +59,7 @@ pub struct Get {
     #[arg(value_enum, default_value_t)]
     pub what: What,
     /// Only this one; of jobs the name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with_all = ["all_namespaces", "selector"])]
+    #[arg(conflicts_with_all = ["all_namespaces", "selector"], value_parser = object)]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub struct Top {
 #[derive(Clone, Debug, Args)]
 pub struct Events {
     /// Only those of this job and its Workload: name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with = "all_namespaces")]
+    #[arg(conflicts_with = "all_namespaces", value_parser = object)]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use roadstead_kinds::Kind;
-use roadstead_kubeconfigs::account::rights::{Account, Objects};
+use roadstead_kinds::{Ability, Kind, TABLE};
+use roadstead_kubeconfigs::account::rights::{Account, Objects, describe};
 use roadstead_kubeio::write;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,6 +36,8 @@ pub struct Step {
     pub object: String,
     /// Its state.
     pub state: State,
+    /// Rights that it gives now, and will not give any more.
+    pub lost: Vec<String>,
 }
 
 /// The account that a command names.
@@ -58,6 +60,33 @@ fn namespace(name: &str) -> Namespace {
         },
         ..Namespace::default()
     }
+}
+
+/// The kinds of jobs that the account may create already, in the order of their rights.
+pub async fn granted(worker: &Client, account: &Account) -> Result<Vec<&'static Kind>, Failure> {
+    let roles = Api::<ClusterRole>::all(worker.clone());
+    let role = { roles.get_opt(&account.name()).await }.map_err(|error| {
+        Failure::request("reading the rights of the account on the worker failed", &error)
+    })?;
+    Ok(created_by(&role.and_then(|role| role.rules).unwrap_or_default()))
+}
+
+fn created_by(rules: &[PolicyRule]) -> Vec<&'static Kind> {
+    let names = |list: &Option<Vec<String>>, name: &str| list.iter().flatten().any(|one| one == name);
+    let place = |kind: &Kind| {
+        rules.iter().position(|rule| {
+            names(&rule.api_groups, kind.group)
+                && names(&rule.resources, kind.plural)
+                && rule.verbs.iter().any(|verb| verb == "create")
+        })
+    };
+    let mut kinds: Vec<(usize, &'static Kind)> = { TABLE.iter() }
+        .filter(|kind| kind.can(Ability::Dispatched))
+        .filter_map(|kind| Some((place(kind)?, kind)))
+        .collect();
+    // Why: with the same order, the role is the same and is not written.
+    kinds.sort_by_key(|(place, _)| *place);
+    kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
 /// Compares every object of the account with the one on the worker.
@@ -139,12 +168,24 @@ where
         .await
         .map_err(|error| Failure::request(format!("reading {object} on the worker failed"), &error))?;
     let json = |object: &K| serde_json::to_value(object).unwrap_or_default();
-    let state = match live {
-        None => State::Missing,
-        Some(live) if holds(&json(&live), &json(wanted)) => State::Same,
-        Some(_) => State::Different,
+    let (state, lost) = match live {
+        None => (State::Missing, Vec::new()),
+        Some(live) if holds(&json(&live), &json(wanted)) => (State::Same, Vec::new()),
+        Some(live) => (State::Different, lost(&json(&live), &json(wanted))),
     };
-    Ok(Step { object, state })
+    Ok(Step { object, state, lost })
+}
+
+/// The rules of a live role that the wanted one lacks.
+fn lost(live: &Value, wanted: &Value) -> Vec<String> {
+    let rules = |role: &Value| {
+        let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap_or_default();
+        describe(&rules)
+    };
+    let kept = rules(wanted);
+    let mut lost = rules(live);
+    lost.retain(|rule| !kept.contains(rule));
+    lost
 }
 
 async fn put<K>(api: &Api<K>, wanted: &K, steps: &[Step]) -> Result<(), Failure>
@@ -233,7 +274,43 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::holds;
+    use roadstead_kinds::rows;
+    use roadstead_kubeconfigs::account::rights::Account;
+
+    use super::{created_by, holds, lost};
+
+    #[test]
+    fn the_integrations_of_an_account_are_read_from_its_role() {
+        let account = Account::new("multikueue", "kueue-system").unwrap();
+        for kinds in [
+            &[&rows::JOB][..],
+            &[&rows::JOB_SET, &rows::JOB],
+            &[&rows::JOB, &rows::POD],
+        ] {
+            let rules = account.objects(kinds).cluster_role.rules.unwrap();
+            assert_eq!(created_by(&rules), kinds);
+        }
+        assert!(created_by(&[]).is_empty(), "a new account");
+    }
+
+    #[test]
+    fn rights_that_a_role_loses_are_named() {
+        let role = |resources: &[&str]| {
+            let rule =
+                |resource: &&str| json!({"apiGroups": ["batch"], "resources": [resource], "verbs": ["get"]});
+            json!({"rules": resources.iter().map(rule).collect::<Vec<_>>()})
+        };
+        assert_eq!(
+            lost(&role(&["jobs", "cronjobs"]), &role(&["jobs"])),
+            ["batch: cronjobs: get"]
+        );
+        assert_eq!(lost(&role(&["jobs"]), &role(&["jobs", "cronjobs"])), [""; 0]);
+        assert_eq!(
+            lost(&json!({"subjects": []}), &json!({})),
+            [""; 0],
+            "it is no role"
+        );
+    }
 
     #[test]
     fn live_object_may_have_more_fields_but_not_more_rights() {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
@@ -15,12 +14,11 @@ use super::registered;
 use crate::access;
 use crate::args::{Cordon, Drain};
 use crate::failure::{Code, Failure, done};
+use crate::objects;
 use crate::output::{self, say};
 
 /// How often the Workloads are read while waiting.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Workloads read per page.
-const PAGE: u32 = 500;
 /// Names shown in a message.
 const SHOWN_MAX: usize = 10;
 /// No new jobs are sent.
@@ -61,9 +59,9 @@ async fn change(args: &Cordon, value: Option<&str>) -> Result<(), Failure> {
     };
     output::result(args.output, &done, &name_of(&args.name), || match value {
         Some(_) => format!(
-            "cluster {} takes nothing new; {} placed there go on",
+            "cluster {} takes nothing new; {}",
             args.name,
-            count(&done.workloads)
+            rest(&done.workloads)
         ),
         None => format!("cluster {} takes new work", args.name),
     })
@@ -96,15 +94,11 @@ pub async fn drain(args: &Drain) -> Result<(), Failure> {
                 workloads,
             };
             return output::result(args.output, &done, &name_of(&args.name), || {
-                if done.workloads.is_empty() {
-                    format!("cluster {} takes nothing new and holds nothing", args.name)
-                } else {
-                    format!(
-                        "cluster {} takes nothing new; {} go on",
-                        args.name,
-                        count(&done.workloads)
-                    )
-                }
+                format!(
+                    "cluster {} takes nothing new; {}",
+                    args.name,
+                    rest(&done.workloads)
+                )
             });
         }
         if Instant::now() >= until {
@@ -134,23 +128,12 @@ async fn annotate(manager: &Client, name: &str, value: Option<&str>) -> Result<(
 /// Workloads that are placed on a cluster and have not finished.
 pub(super) async fn placed_on(manager: &Client, cluster: &str) -> Result<Vec<String>, Failure> {
     let api = Api::<Workload>::all(manager.clone());
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = api
-            .list(&page)
-            .await
-            .map_err(|error| Failure::request("listing the Workloads failed", &error))?;
-        let placed = list
-            .items
-            .iter()
-            .filter(|workload| workload.cluster_name() == Some(cluster) && !workload.is_true("Finished"));
-        found.extend(placed.map(|w| format!("{}/{}", w.namespace().unwrap_or_default(), w.name_any())));
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let is_placed =
+        |workload: &Workload| workload.cluster_name() == Some(cluster) && !workload.is_true("Finished");
+    let placed = { objects::all(&api, None, is_placed).await }
+        .map_err(|error| Failure::request("listing the Workloads failed", &error))?;
+    let name = |w: &Workload| format!("{}/{}", w.namespace().unwrap_or_default(), w.name_any());
+    Ok(placed.iter().map(name).collect())
 }
 
 pub(super) fn name_of(cluster: &str) -> String {
@@ -165,6 +148,15 @@ pub(super) fn count(workloads: &[String]) -> String {
     }
 }
 
+/// What becomes of the Workloads that are placed on a cluster without new jobs.
+fn rest(workloads: &[String]) -> String {
+    let go = if workloads.len() == 1 { "goes" } else { "go" };
+    match workloads {
+        [] => "no workload is placed there".to_owned(),
+        _ => format!("{} placed there {go} on", count(workloads)),
+    }
+}
+
 fn shown(workloads: &[String]) -> String {
     let first: Vec<&str> = workloads.iter().take(SHOWN_MAX).map(String::as_str).collect();
     let more = workloads.len().saturating_sub(SHOWN_MAX);
@@ -172,5 +164,21 @@ fn shown(workloads: &[String]) -> String {
         first.join(", ")
     } else {
         format!("{} and {more} more", first.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rest;
+
+    #[test]
+    fn what_is_left_on_a_closed_cluster_is_a_sentence_for_every_number() {
+        for (count, said) in [
+            (0, "no workload is placed there"),
+            (1, "1 workload placed there goes on"),
+            (2, "2 workloads placed there go on"),
+        ] {
+            assert_eq!(rest(&vec![String::new(); count]), said);
+        }
     }
 }

@@ -15,6 +15,7 @@ use roadstead_api::kueue::v1beta2::{
     ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec, MultiKueueConfig,
     MultiKueueConfigSpec,
 };
+use roadstead_kinds::rows;
 use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_kubeconfigs::account::token;
 use roadstead_kubeconfigs::check::{Rules, check};
@@ -27,7 +28,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::plan::{ConfigStep, CredentialStep, Plan};
-use super::{account, active, check_name, secret_name};
+use super::{account, active, check_name, identity, secret_name};
 use crate::access::{self, FIELD_MANAGER, Worker};
 use crate::args::Join;
 use crate::failure::{Failure, done};
@@ -82,12 +83,33 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     check_name(&args.name)?;
     let account = account::named(&args.owner)?;
     let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
+    let mut args = args.clone();
+    // Why not of the account where the objects are only printed: no cluster is contacted for that.
+    if args.integrations.is_empty() && !args.print_yaml {
+        args.integrations = account::granted(&worker.client, &account).await?;
+    }
+    if args.integrations.is_empty() {
+        args.integrations.push(&rows::JOB);
+    }
+    let args = &args;
     let endpoint = address(args, &worker)?;
     if args.print_yaml {
         return plan::print_objects(args, &account, &endpoint);
     }
     let manager = access::manager(&args.manager).await?;
     let seen = observe(args, &account, &worker.client, &manager).await?;
+    match &seen.cluster {
+        None => identity::is_new(&manager, &worker.client).await?,
+        Some(cluster) => {
+            let next = format!(
+                "name the kubeconfig of cluster {name}, or choose another name; to have the name lead to the other cluster: roadstead \
+                 cluster move {name} --kubeconfig {}",
+                args.kubeconfig.display(),
+                name = args.name
+            );
+            identity::is_of(cluster, &worker.client, &next).await?;
+        }
+    }
     let fresh = is_credential_good(&seen, &endpoint, &account, now).await;
     let plan = plan::plan(args, &seen, fresh)?;
     say(&plan.describe(args, &account, &endpoint.server));

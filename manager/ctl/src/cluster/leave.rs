@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{account, check_name, secret_name, secret_of};
+use super::{account, check_name, identity, secret_name, secret_of};
 use crate::access::{self, USER_AGENT};
 use crate::args::Leave;
 use crate::failure::{Code, Failure, done};
@@ -83,6 +83,13 @@ pub async fn run(args: &Leave) -> Result<(), Failure> {
             "roadstead cluster list",
         )
         .code(Code::NotFound));
+    }
+    if let (Some(cluster), Some(client), true, false) =
+        (&seen.cluster, &reach.client, reach.as_administrator, args.force)
+    {
+        let next = "name the kubeconfig of that cluster, or leave --kubeconfig out; if its cluster is gone and this one replaces it: \
+                    --force";
+        identity::is_of(cluster, client, next).await?;
     }
     say(&describe(args, &account, &seen, &reach));
     if args.dry_run {
@@ -338,7 +345,7 @@ struct Ours {
 async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours>, kube::Error> {
     let selector = format!("{}={origin}", labels::MULTIKUEUE_ORIGIN);
     let params = ListParams::default().labels(&selector).limit(PAGE);
-    let sent = kinds.built().filter(|kind| kind.can(Ability::Dispatched));
+    let sent = kinds.iter().filter(|kind| kind.can(Ability::Dispatched));
     let mut looked_for: Vec<ApiResource> = sent
         .map(|kind| {
             let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);

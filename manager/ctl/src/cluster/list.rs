@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{ContentArrangement, Table};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
@@ -19,6 +18,7 @@ use crate::access;
 use crate::args::List;
 use crate::failure::Failure;
 use crate::output;
+use crate::table::table;
 
 /// The facts about one worker cluster. Absent values are not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,7 +73,7 @@ pub async fn run(args: &List) -> Result<(), Failure> {
         .iter()
         .map(|row| format!("multikueuecluster.kueue.x-k8s.io/{}", row.name))
         .collect();
-    output::result(args.output, &rows, &names.join("\n"), || table(&rows))
+    output::result(args.output, &rows, &names.join("\n"), || shown(&rows))
 }
 
 fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
@@ -113,38 +113,32 @@ fn host(server: &str) -> Option<String> {
     Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
-fn table(rows: &[Row]) -> String {
+fn shown(rows: &[Row]) -> String {
     if rows.is_empty() {
         output::say("no clusters; add one with: roadstead cluster join NAME --kubeconfig FILE");
         return String::new();
     }
-    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let mut table = Table::new();
-    table
-        .load_style(comfy_table::presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header([
-            "NAME",
-            "CONNECTED",
-            "REASON",
-            "CLOSED",
-            "SERVER",
-            "TOKEN EXPIRES",
-            "SINCE",
-        ]);
-    for row in rows {
-        table.add_row([
+    let header = [
+        "NAME",
+        "CONNECTED",
+        "REASON",
+        "CLOSED",
+        "SERVER",
+        "TOKEN EXPIRES",
+        "SINCE",
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
             row.name.clone(),
             row.connected.clone(),
-            or_dash(&row.reason),
-            or_dash(&row.closed),
-            or_dash(&row.server),
-            or_dash(&row.token_expires_at),
-            or_dash(&row.since),
-        ]);
-    }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.join("\n")
+            row.reason.clone().unwrap_or_default(),
+            row.closed.clone().unwrap_or_default(),
+            row.server.clone().unwrap_or_default(),
+            row.token_expires_at.clone().unwrap_or_default(),
+            row.since.clone().unwrap_or_default(),
+        ]
+    });
+    table(&header, cells.collect())
 }
 
 #[cfg(test)]
@@ -153,7 +147,7 @@ mod tests {
     use roadstead_api::kueue::v1beta2::MultiKueueCluster;
     use serde_json::json;
 
-    use super::{Row, host, row, table};
+    use super::{Row, host, row, shown};
 
     #[test]
     fn row_shows_condition_and_expiry() {
@@ -183,11 +177,10 @@ mod tests {
                 since: Some("2026-11-21T10:00:00Z".into()),
             }
         );
-        let text = table(&[row]);
-        assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(
-            text.contains("NAME") && text.contains("east") && text.contains(" - "),
-            "{text}"
+        assert_eq!(
+            shown(&[row]),
+            "NAME   CONNECTED   REASON   CLOSED     SERVER   TOKEN EXPIRES          SINCE\n\
+             east   True        Active   draining   -        2026-11-21T11:00:00Z   2026-11-21T10:00:00Z"
         );
     }
 

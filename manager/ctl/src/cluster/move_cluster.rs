@@ -6,16 +6,15 @@
 //! *Source*: `spec/safety.md 3.8`.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt as _};
+use kube::Api;
 use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::identity::{Identity, Verdict};
-use roadstead_kubeconfigs::account::rights::IDENTITY;
 use roadstead_kubeio::write;
 use serde_json::json;
 
 use super::cordon::{count, placed_on};
+use super::identity::{known, uid_of};
 use super::{join, registered, secret_name};
 use crate::access;
 use crate::args::{Join, Move};
@@ -76,19 +75,8 @@ pub async fn run(args: &Move, now: Timestamp) -> Result<(), Failure> {
     join::run(&join, now).await
 }
 
-async fn uid_of(worker: &Client) -> Result<String, Failure> {
-    let namespaces = Api::<Namespace>::all(worker.clone());
-    let found = { namespaces.get(IDENTITY).await }
-        .map_err(|error| Failure::request("reading which cluster the kubeconfig leads to failed", &error))?;
-    Ok(found.uid().unwrap_or_default())
-}
-
 fn target(cluster: &MultiKueueCluster, new: &Identity, same_cluster: bool) -> Target {
-    let text = cluster.annotations().get(CLUSTER_IDENTITY);
-    let known = text
-        .and_then(|text| Identity::read(text))
-        .filter(|known| known.uid.is_some());
-    match known {
+    match known(cluster) {
         Some(known) => match known.judge(new) {
             Verdict::Same => Target::SameCluster,
             Verdict::Another => Target::AnotherCluster,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{ContentArrangement, Table};
 use jiff::{SignedDuration, Timestamp};
 use roadstead_convert::explanation::view::View;
+
+use crate::table::table;
 
 pub(crate) fn render(view: &View, now: Timestamp) -> String {
     let mut text = view.workload.clone();
@@ -20,18 +21,12 @@ pub(crate) fn render(view: &View, now: Timestamp) -> String {
         let _infallible = write!(text, "\nNext:   {}", view.next);
     }
     if !view.clusters.is_empty() {
-        let mut table = Table::new();
-        table
-            .load_style(comfy_table::presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(["CLUSTER", "ANSWER", "AGE", "DETAIL"]);
-        for row in &view.clusters {
-            let age = row.since.map_or_else(|| "-".to_owned(), |since| age(since, now));
-            let detail = if row.detail.is_empty() { "-" } else { &row.detail };
-            table.add_row([&row.cluster, &row.answer, &age, detail]);
-        }
-        let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
-        let _infallible = write!(text, "\n{}", lines.join("\n"));
+        let rows = view.clusters.iter().map(|row| {
+            let age = row.since.map_or_else(String::new, |since| age(since, now));
+            vec![row.cluster.clone(), row.answer.clone(), age, row.detail.clone()]
+        });
+        let table = table(&["CLUSTER", "ANSWER", "AGE", "DETAIL"], rows.collect());
+        let _infallible = write!(text, "\n{table}");
     }
     text
 }
@@ -97,10 +92,10 @@ mod tests {
              State:  waiting for a worker\n\
              Why:    WaitingForWorkers: waiting for quota on \"east\" (since 2m)\n\
              Next:   look there\n\
-             CLUSTER  ANSWER        AGE  DETAIL\n\
-             east     NoRoom        90s  2 cpu more needed\n\
-             west     NotConnected  2h   -\n\
-             north    Asked         -    -"
+             CLUSTER   ANSWER         AGE   DETAIL\n\
+             east      NoRoom         90s   2 cpu more needed\n\
+             west      NotConnected   2h    -\n\
+             north     Asked          -     -"
         );
         (view.job, view.next, view.since) = (None, String::new(), None);
         view.clusters.clear();

@@ -200,6 +200,17 @@ impl Plan {
                     .map(|rule| format!("    {rule} (in {})", account.namespace())),
             );
         }
+        let lost: Vec<String> = { self.account.iter() }
+            .flat_map(|step| step.lost.iter().map(|rule| format!("    {rule}")))
+            .collect();
+        if !lost.is_empty() {
+            lines.push("  rights that it loses".to_owned());
+            lines.extend(lost);
+            lines.push(
+                "    (to keep those for jobs, name all integrations of the manager with --integrations)"
+                    .to_owned(),
+            );
+        }
         lines.push("  on the manager".to_owned());
         let secret = format!("secret/{} in {}", secret_name(&args.name), args.manager.namespace);
         lines.push(match self.credential {

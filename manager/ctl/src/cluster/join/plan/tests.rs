@@ -2,6 +2,7 @@ use clap::Parser as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::MultiKueueConfig;
+use roadstead_kinds::rows;
 use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_kubeconfigs::secret::CREDENTIAL_LABEL;
 
@@ -20,7 +21,10 @@ fn args(more: &[&str]) -> Join {
     else {
         panic!("not a join");
     };
-    join
+    Join {
+        integrations: vec![&rows::JOB],
+        ..join
+    }
 }
 
 fn seen(state: State) -> Seen {
@@ -28,6 +32,7 @@ fn seen(state: State) -> Seen {
         steps: vec![Step {
             object: "clusterrole/roadstead-multikueue".to_owned(),
             state,
+            lost: Vec::new(),
         }],
         secret: None,
         cluster: None,
@@ -85,6 +90,23 @@ fn second_run_changes_nothing_and_says_so() {
     let text = plan.describe(&args, &account, "https://k.example");
     assert!(text.ends_with("nothing to change"), "{text}");
     assert!(!text.contains("rights of"), "{text}");
+}
+
+#[test]
+fn rights_that_the_account_loses_are_in_the_plan() {
+    let args = args(&[]);
+    let mut seen = seen(State::Different);
+    seen.steps[0].lost = vec!["jobset.x-k8s.io: jobsets: create".to_owned()];
+    let account = Account::new("multikueue", "roadstead-system").unwrap();
+    let text = plan(&args, &seen, true)
+        .unwrap()
+        .describe(&args, &account, "https://k.example");
+    let (_, lost) = text.split_once("rights that it loses\n").unwrap();
+    assert!(
+        lost.starts_with("    jobset.x-k8s.io: jobsets: create\n"),
+        "{text}"
+    );
+    assert!(lost.contains("--integrations"), "{text}");
 }
 
 #[test]
