@@ -86,7 +86,7 @@ impl Wrappers {
         recorder: Recorder,
         clock: Clock,
     ) -> Self {
-        let due = Arc::new(Queue::new());
+        let due = Arc::new(Queue::default());
         let nodes = Cache::new();
         let (autopilot, names) = (settings.autopilot().clone(), settings.slack_queues.clone());
         Self {

@@ -102,7 +102,7 @@ impl Provisioning {
             owners: Arc::default(),
             failures: Arc::default(),
             served: Latest::new(Served::NotYet),
-            touched: Arc::new(Dirty::new()),
+            touched: Arc::new(Dirty::default()),
             dice: Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(SEED))),
             due,
             recorder,

@@ -36,7 +36,7 @@ pub const NAME: &str = "roadstead-worker";
 pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
     let parts = host.parts(NAME);
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::default();
     let metrics = assemble(parts, &host.readiness, &mut tasks, &host.stop)
         .await
         .map_err(Error::Engine)?;

@@ -424,14 +424,7 @@ mod tests {
     /// Spec: safety 6
     #[test]
     fn a_kind_is_reached_only_where_its_integration_is_on_and_an_invented_one_like_any_other() {
-        static INVENTED: Kind = Kind {
-            framework: "example.com/train",
-            group: "example.com",
-            kind: "Train",
-            plural: "trains",
-            ..rows::JOB
-        };
-        let kinds: Vec<&Kind> = TABLE.iter().chain([&INVENTED]).collect();
+        let kinds: Vec<&Kind> = TABLE.iter().chain([&rows::INVENTED]).collect();
         let reached = |on: &[&Kind]| {
             let objects = Process::ALL.map(|process| Value::from(manifests(process, "ours", on)).to_string());
             let is_in_all = |kind: &&&Kind| {
@@ -449,10 +442,10 @@ mod tests {
             assert_eq!(reached(&[kind]), [*kind]);
         }
         assert_eq!(reached(&kinds), kinds);
-        let added = of_integration(Process::Worker, "ours", &INVENTED);
+        let added = of_integration(Process::Worker, "ours", &rows::INVENTED);
         assert_eq!(added[0]["metadata"]["name"], "roadstead:worker:example.com:train");
         assert_eq!(added[1]["roleRef"]["name"], added[0]["metadata"]["name"]);
-        let whole = manifests(Process::Worker, "ours", &[&INVENTED]);
+        let whole = manifests(Process::Worker, "ours", &[&rows::INVENTED]);
         let in_whole = whole
             .iter()
             .filter_map(|object| object["rules"].as_array())

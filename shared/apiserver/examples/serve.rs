@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let port = args.next().map_or(Ok(0), |port| port.parse())?;
     let mut options = Options::new(Clock::new(jiff::Timestamp::now), 1);
-    options.caller = Arc::new(HttpsCaller::new());
+    options.caller = Arc::new(HttpsCaller::default());
     let server = Server::new(options);
     let listening = server.listen(port).await?;
     let kubeconfig = server.kubeconfig(&listening, User::admin());

@@ -77,11 +77,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl HttpsCaller {
-    /// A caller that knows no Services yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Reaches a Service at this address from now on, whatever its port. Replaces an earlier address.
     pub fn route(&self, namespace: &str, name: &str, address: SocketAddr) {
         let service = (namespace.to_owned(), name.to_owned());

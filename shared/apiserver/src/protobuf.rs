@@ -57,29 +57,23 @@ const SECRET: &[Field] = &[
     Field(4, "stringData", TextMap),
     Field(5, "immutable", Flag),
 ];
+const PORT: &[Field] = &[
+    Field(1, "name", Text),
+    Field(2, "protocol", Text),
+    Field(3, "port", Number),
+    Field(4, "targetPort", IntOrString),
+    Field(5, "nodePort", Number),
+];
+const SERVICE_SPEC: &[Field] = &[
+    Field(1, "ports", Messages(PORT)),
+    Field(2, "selector", TextMap),
+    Field(3, "clusterIP", Text),
+    Field(4, "type", Text),
+    Field(10, "externalName", Text),
+];
 const SERVICE: &[Field] = &[
     Field(1, "metadata", Message(META)),
-    Field(
-        2,
-        "spec",
-        Message(&[
-            Field(
-                1,
-                "ports",
-                Messages(&[
-                    Field(1, "name", Text),
-                    Field(2, "protocol", Text),
-                    Field(3, "port", Number),
-                    Field(4, "targetPort", IntOrString),
-                    Field(5, "nodePort", Number),
-                ]),
-            ),
-            Field(2, "selector", TextMap),
-            Field(3, "clusterIP", Text),
-            Field(4, "type", Text),
-            Field(10, "externalName", Text),
-        ]),
-    ),
+    Field(2, "spec", Message(SERVICE_SPEC)),
     Field(3, "status", Message(&[Field(1, "loadBalancer", Message(&[]))])),
 ];
 const CONTAINER: &[Field] = &[
@@ -94,26 +88,20 @@ const POD: &[Field] = &[
     Field(3, "restartPolicy", Text),
     Field(8, "serviceAccountName", Text),
 ];
+const TEMPLATE: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(2, "spec", Message(POD)),
+];
+const JOB_SPEC: &[Field] = &[
+    Field(1, "parallelism", Number),
+    Field(2, "completions", Number),
+    Field(7, "backoffLimit", Number),
+    Field(6, "template", Message(TEMPLATE)),
+    Field(10, "suspend", Flag),
+];
 const JOB: &[Field] = &[
     Field(1, "metadata", Message(META)),
-    Field(
-        2,
-        "spec",
-        Message(&[
-            Field(1, "parallelism", Number),
-            Field(2, "completions", Number),
-            Field(7, "backoffLimit", Number),
-            Field(
-                6,
-                "template",
-                Message(&[
-                    Field(1, "metadata", Message(META)),
-                    Field(2, "spec", Message(POD)),
-                ]),
-            ),
-            Field(10, "suspend", Flag),
-        ]),
-    ),
+    Field(2, "spec", Message(JOB_SPEC)),
     Field(3, "status", Message(&[])),
 ];
 const RULE: &[Field] = &[
@@ -123,40 +111,28 @@ const RULE: &[Field] = &[
     Field(4, "resourceNames", Texts),
     Field(5, "nonResourceURLs", Texts),
 ];
+const SELECTOR: &[Field] = &[Field(1, "matchLabels", TextMap)];
+const AGGREGATION: &[Field] = &[Field(1, "clusterRoleSelectors", Messages(SELECTOR))];
 const ROLE: &[Field] = &[
     Field(1, "metadata", Message(META)),
     Field(2, "rules", Messages(RULE)),
-    Field(
-        3,
-        "aggregationRule",
-        Message(&[Field(
-            1,
-            "clusterRoleSelectors",
-            Messages(&[Field(1, "matchLabels", TextMap)]),
-        )]),
-    ),
+    Field(3, "aggregationRule", Message(AGGREGATION)),
+];
+const SUBJECT: &[Field] = &[
+    Field(1, "kind", Text),
+    Field(2, "apiGroup", Text),
+    Field(3, "name", Text),
+    Field(4, "namespace", Text),
+];
+const ROLE_REF: &[Field] = &[
+    Field(1, "apiGroup", Text),
+    Field(2, "kind", Text),
+    Field(3, "name", Text),
 ];
 const BINDING: &[Field] = &[
     Field(1, "metadata", Message(META)),
-    Field(
-        2,
-        "subjects",
-        Messages(&[
-            Field(1, "kind", Text),
-            Field(2, "apiGroup", Text),
-            Field(3, "name", Text),
-            Field(4, "namespace", Text),
-        ]),
-    ),
-    Field(
-        3,
-        "roleRef",
-        Message(&[
-            Field(1, "apiGroup", Text),
-            Field(2, "kind", Text),
-            Field(3, "name", Text),
-        ]),
-    ),
+    Field(2, "subjects", Messages(SUBJECT)),
+    Field(3, "roleRef", Message(ROLE_REF)),
 ];
 const PRIORITY: &[Field] = &[
     Field(1, "metadata", Message(META)),
@@ -165,21 +141,15 @@ const PRIORITY: &[Field] = &[
     Field(4, "description", Text),
     Field(5, "preemptionPolicy", Text),
 ];
+const TOKEN_SPEC: &[Field] = &[
+    Field(1, "audiences", Texts),
+    Field(4, "expirationSeconds", Number),
+];
+const TOKEN_STATUS: &[Field] = &[Field(1, "token", Text), Field(2, "expirationTimestamp", Text)];
 const TOKEN: &[Field] = &[
     Field(1, "metadata", Message(META)),
-    Field(
-        2,
-        "spec",
-        Message(&[
-            Field(1, "audiences", Texts),
-            Field(4, "expirationSeconds", Number),
-        ]),
-    ),
-    Field(
-        3,
-        "status",
-        Message(&[Field(1, "token", Text), Field(2, "expirationTimestamp", Text)]),
-    ),
+    Field(2, "spec", Message(TOKEN_SPEC)),
+    Field(3, "status", Message(TOKEN_STATUS)),
 ];
 const ANSWER: &[Field] = &[
     Field(1, "allowed", Flag),
@@ -187,54 +157,35 @@ const ANSWER: &[Field] = &[
     Field(3, "evaluationError", Text),
     Field(4, "denied", Flag),
 ];
+const ON_RESOURCE: &[Field] = &[
+    Field(1, "namespace", Text),
+    Field(2, "verb", Text),
+    Field(3, "group", Text),
+    Field(4, "version", Text),
+    Field(5, "resource", Text),
+    Field(6, "subresource", Text),
+    Field(7, "name", Text),
+];
+const ON_PATH: &[Field] = &[Field(1, "path", Text), Field(2, "verb", Text)];
+const QUESTION: &[Field] = &[
+    Field(1, "resourceAttributes", Message(ON_RESOURCE)),
+    Field(2, "nonResourceAttributes", Message(ON_PATH)),
+];
 const ACCESS: &[Field] = &[
     Field(1, "metadata", Message(META)),
     Field(3, "status", Message(ANSWER)),
-    Field(
-        2,
-        "spec",
-        Message(&[
-            Field(
-                1,
-                "resourceAttributes",
-                Message(&[
-                    Field(1, "namespace", Text),
-                    Field(2, "verb", Text),
-                    Field(3, "group", Text),
-                    Field(4, "version", Text),
-                    Field(5, "resource", Text),
-                    Field(6, "subresource", Text),
-                    Field(7, "name", Text),
-                ]),
-            ),
-            Field(
-                2,
-                "nonResourceAttributes",
-                Message(&[Field(1, "path", Text), Field(2, "verb", Text)]),
-            ),
-        ]),
-    ),
+    Field(2, "spec", Message(QUESTION)),
 ];
+const RULES_STATUS: &[Field] = &[Field(3, "incomplete", Flag), Field(4, "evaluationError", Text)];
 const RULES: &[Field] = &[
     Field(1, "metadata", Message(META)),
     Field(2, "spec", Message(&[Field(1, "namespace", Text)])),
-    Field(
-        3,
-        "status",
-        Message(&[Field(3, "incomplete", Flag), Field(4, "evaluationError", Text)]),
-    ),
+    Field(3, "status", Message(RULES_STATUS)),
 ];
+const USER: &[Field] = &[Field(1, "username", Text), Field(2, "uid", Text)];
 const SELF: &[Field] = &[
     Field(1, "metadata", Message(META)),
-    Field(
-        2,
-        "status",
-        Message(&[Field(
-            1,
-            "userInfo",
-            Message(&[Field(1, "username", Text), Field(2, "uid", Text)]),
-        )]),
-    ),
+    Field(2, "status", Message(&[Field(1, "userInfo", Message(USER))])),
 ];
 const TYPE: &[Field] = &[Field(1, "apiVersion", Text), Field(2, "kind", Text)];
 
@@ -439,28 +390,20 @@ mod tests {
 
     #[test]
     fn a_new_namespace_is_read_and_what_is_not_understood_is_refused() {
-        let wrapped = |meta: Vec<u8>| {
-            let kind = [text(1, "v1"), text(2, "Namespace")].concat();
+        let namespace = |meta: Vec<u8>| {
             let raw = [bytes(1, meta), bytes(2, Vec::new()), bytes(3, Vec::new())].concat();
-            [
-                MAGIC.to_vec(),
-                bytes(1, kind),
-                bytes(2, raw),
-                text(3, ""),
-                text(4, ""),
-            ]
-            .concat()
+            wrapped("v1", "Namespace", raw)
         };
         let label = bytes(11, [text(1, "a"), text(2, "b")].concat());
         let meta = [text(1, "team"), text(2, ""), vec![7 << 3, 0], label].concat();
-        let read = decode(&wrapped(meta)).unwrap();
+        let read = decode(&namespace(meta)).unwrap();
         let meta = json!({"name": "team", "labels": {"a": "b"}});
         assert_eq!(
             read,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         );
         let finalizer = [text(1, "team"), text(14, "example.com/f")].concat();
-        assert_eq!(decode(&wrapped(finalizer)), None);
+        assert_eq!(decode(&namespace(finalizer)), None);
     }
 
     fn wrapped(version: &str, kind: &str, raw: Vec<u8>) -> Vec<u8> {

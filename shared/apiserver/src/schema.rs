@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use crate::json;
 
 /// How server-side apply sees a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum ListKind {
+    #[default]
     Atomic,
     Set,
     /// By these fields of its elements.
@@ -30,7 +31,7 @@ pub(crate) enum Go {
     Always,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Type {
     Object,
     Array,
@@ -40,6 +41,7 @@ pub(crate) enum Type {
     Boolean,
     IntOrString,
     Quantity,
+    #[default]
     Any,
 }
 
@@ -76,7 +78,7 @@ impl fmt::Debug for Reference {
     clippy::struct_excessive_bools,
     reason = "each is one flag of a published schema"
 )]
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Node {
     pub(crate) kind: Type,
     /// Another definition that says the rest.
@@ -124,7 +126,7 @@ static BUILTIN: LazyLock<BTreeMap<String, Node>> = LazyLock::new(|| {
         .collect()
 });
 
-static NOTHING: LazyLock<Node> = LazyLock::new(|| Node::of(Type::Any));
+static NOTHING: LazyLock<Node> = LazyLock::new(Node::default);
 
 /// The prefix of the names of shared definitions.
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -158,23 +160,7 @@ impl Node {
     fn of(kind: Type) -> Self {
         Self {
             kind,
-            reference: None,
-            format: String::new(),
-            properties: BTreeMap::new(),
-            additional: None,
-            items: None,
-            required: Vec::new(),
-            default: None,
-            list: ListKind::Atomic,
-            atomic_map: false,
-            nullable: false,
-            preserve: false,
-            embedded: false,
-            go: None,
-            merge_key: None,
-            merge: false,
-            limits: None,
-            rules: None,
+            ..Self::default()
         }
     }
 

@@ -72,6 +72,7 @@ pub(crate) enum Gone {
 }
 
 /// All objects and the latest changes.
+#[derive(Default)]
 pub(crate) struct Store {
     version: u64,
     compacted: u64,
@@ -99,14 +100,8 @@ impl Store {
         Self {
             // Why not 0: to ask for version 0 means any.
             version: 1,
-            compacted: 0,
-            objects: BTreeMap::new(),
-            history: VecDeque::new(),
             history_max: history_max.max(1),
-            forgotten: BTreeMap::new(),
-            touched: BTreeSet::new(),
-            bonds: 0,
-            observers: Vec::new(),
+            ..Self::default()
         }
     }
 

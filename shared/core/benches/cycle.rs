@@ -2,19 +2,13 @@
 //!
 //! `cargo bench -p roadstead-core --bench cycle`.
 
-use std::collections::BTreeMap;
-
 use divan::Bencher;
 use jiff::Timestamp;
 use roadstead_core::amount::Amount;
 use roadstead_core::cycle::Decision;
 use roadstead_core::name::Key;
-use roadstead_core::queue::{
-    ClusterQueue, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy, Quota, ResourceGroup,
-    Selector, StopPolicy, Strategy, UsageOrder, Weight,
-};
+use roadstead_core::queue::{ClusterQueue, Flavor, FlavorQuota, LocalQueue, Quota, ResourceGroup, Selector};
 use roadstead_core::state::{Event, Settings, State};
-use roadstead_core::status::Status;
 use roadstead_core::workload::{PodSet, Workload};
 
 const QUEUES: usize = 1_000;
@@ -32,7 +26,6 @@ fn queue(number: usize, cores: i64) -> ClusterQueue {
     ClusterQueue {
         name: format!("queue-{number:04}").into(),
         cohort: Some(format!("cohort-{:03}", number / QUEUES_PER_COHORT).into()),
-        strategy: Strategy::BestEffortFifo,
         namespaces: Some(Selector::default()),
         groups: vec![ResourceGroup {
             covered: vec!["cpu".into(), "memory".into()],
@@ -45,13 +38,7 @@ fn queue(number: usize, cores: i64) -> ClusterQueue {
                 .into(),
             }],
         }],
-        checks: Vec::new(),
-        stop: StopPolicy::None,
-        fungibility: FungibilityPolicy::default(),
-        preemption: PreemptionPolicy::default(),
-        weight: Weight::ONE,
-        usage_order: UsageOrder::Ignored,
-        terminating: false,
+        ..ClusterQueue::default()
     }
 }
 
@@ -60,20 +47,12 @@ fn workload(number: usize) -> Workload {
     Workload {
         key: Key::new("team", format!("workload-{number:07}")),
         uid: format!("00000000-0000-0000-0000-{number:012}").into(),
-        created: Timestamp::UNIX_EPOCH,
         generation: 1,
-        deleting: false,
         queue: format!("queue-{at:04}"),
-        priority: 0,
-        boost: 0,
         active: true,
-        job_uid: None,
-        max_execution_secs: None,
-        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             count: 1,
-            min_count: None,
             requests: [
                 ("cpu".into(), Amount::new(1_000)),
                 // A hundred different requests.
@@ -83,14 +62,9 @@ fn workload(number: usize) -> Workload {
                 ),
             ]
             .into(),
-            node_selector: BTreeMap::new(),
-            affinity: Vec::new(),
-            tolerations: Vec::new(),
-            group: None,
+            ..PodSet::default()
         }],
-        problems: Vec::new(),
-        beyond: None,
-        status: Status::default(),
+        ..Workload::default()
     }
 }
 
@@ -99,10 +73,7 @@ fn state(pending: usize, cores: i64) -> State {
     let mut state = State::new(Settings::default());
     let flavor = Flavor {
         name: "default".into(),
-        node_labels: BTreeMap::new(),
-        taints: Vec::new(),
-        tolerations: Vec::new(),
-        topology: None,
+        ..Flavor::default()
     };
     state.apply(Event::Flavor(flavor), now());
     for number in 0..QUEUES {
@@ -110,8 +81,7 @@ fn state(pending: usize, cores: i64) -> State {
         let local = LocalQueue {
             key: Key::new("team", queue.name.as_str()),
             cluster_queue: queue.name.clone(),
-            stop: StopPolicy::None,
-            weight: Weight::ONE,
+            ..LocalQueue::default()
         };
         state.apply(Event::ClusterQueue(Box::new(queue)), now());
         state.apply(Event::LocalQueue(local), now());

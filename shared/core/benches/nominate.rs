@@ -15,11 +15,10 @@ use roadstead_core::holders::{Holder, Holders};
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::nominate::{CompiledQueue, Facts, Head, Mode, Nomination, nominate};
 use roadstead_core::queue::{
-    ClusterQueue, Flavor, FlavorQuota, FungibilityPolicy, PreemptionPolicy, Quota, Reclaim, ResourceGroup,
-    Selector, StopPolicy, Strategy, UsageOrder, Weight, WithinClusterQueue,
+    ClusterQueue, Flavor, FlavorQuota, PreemptionPolicy, Quota, Reclaim, ResourceGroup, Selector,
+    WithinClusterQueue,
 };
 use roadstead_core::rules::{PreemptionRules, Rules, Switch};
-use roadstead_core::status::Status;
 use roadstead_core::workload::{PodSet, Workload};
 
 const HOLDERS: usize = 10_000;
@@ -51,23 +50,17 @@ fn queue(name: String, cohort: String, cores: i64) -> ClusterQueue {
     ClusterQueue {
         name: name.into(),
         cohort: Some(cohort.into()),
-        strategy: Strategy::BestEffortFifo,
         namespaces: Some(Selector::default()),
         groups: vec![
             group(&["cpu", "memory"], &["small", "large"]),
             group(&["gpu"], &["new"]),
         ],
-        checks: Vec::new(),
-        stop: StopPolicy::None,
-        fungibility: FungibilityPolicy::default(),
         preemption: PreemptionPolicy {
             within_cluster_queue: WithinClusterQueue::LowerPriority,
             reclaim_within_cohort: Reclaim::Any,
             ..PreemptionPolicy::default()
         },
-        weight: Weight::ONE,
-        usage_order: UsageOrder::Ignored,
-        terminating: false,
+        ..ClusterQueue::default()
     }
 }
 
@@ -128,10 +121,7 @@ fn world(cohorts: usize, queues: usize, rules: PreemptionRules) -> World {
     let flavors = ["small", "large", "new"].map(|name| {
         let flavor = Flavor {
             name: name.into(),
-            node_labels: BTreeMap::new(),
-            taints: Vec::new(),
-            tolerations: Vec::new(),
-            topology: None,
+            ..Flavor::default()
         };
         (flavor.name.clone(), flavor)
     });
@@ -153,32 +143,20 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
     Workload {
         key: Key::new("ns", "head"),
         uid: "uid-head".into(),
-        created: at(0),
         generation: 1,
-        deleting: false,
         queue: "lq".to_owned(),
         priority: 50,
-        boost: 0,
         active: true,
-        job_uid: None,
-        max_execution_secs: None,
-        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             count: 1,
-            min_count: None,
             requests: requests
                 .iter()
                 .map(|(r, v)| ((*r).into(), Amount::new(*v)))
                 .collect(),
-            node_selector: BTreeMap::new(),
-            affinity: Vec::new(),
-            tolerations: Vec::new(),
-            group: None,
+            ..PodSet::default()
         }],
-        problems: Vec::new(),
-        beyond: None,
-        status: Status::default(),
+        ..Workload::default()
     }
 }
 

@@ -37,7 +37,7 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What to do about one `AppWrapper` now, in this order: add the finalizer, write the status, create, delete, remove the
 /// finalizer. When a step fails, those after it are not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// What happens to the finalizer.
     pub finalizer: Finalizer,
@@ -56,9 +56,10 @@ pub struct Plan {
 }
 
 /// What happens to the finalizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finalizer {
     /// It stays as it is.
+    #[default]
     Keep,
     /// It is added, before anything else.
     Add,
@@ -102,13 +103,8 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         o: *observed,
         now,
         plan: Plan {
-            finalizer: Finalizer::Keep,
             status: observed.status.clone(),
-            create: Vec::new(),
-            remove: Vec::new(),
-            notes: Vec::new(),
-            wake: None,
-            problems: Vec::new(),
+            ..Plan::default()
         },
     };
     pass.run();

@@ -91,7 +91,7 @@ pub enum RemoteAction {
 ///
 /// Invariant: `status` is written first, with the resourceVersion of the status that was read. When that fails, nothing else of the
 /// plan is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The number of the dispatch to be. When it differs from the number that was read, it is written before the status. A copy
     /// with a lower number is then never taken for the next dispatch, also after a crash between the two writes.
@@ -143,20 +143,9 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         now,
         plan: Plan {
             epoch: observed.epoch,
-            failed_on: None,
             highest: observed.highest,
             status: observed.workload.status.clone(),
-            remote: BTreeMap::new(),
-            mirror: None,
-            conclude: false,
-            stopped: false,
-            failed: Vec::new(),
-            words: BTreeMap::new(),
-            notes: Vec::new(),
-            wake_at: None,
-            round: None,
-            seen: Vec::new(),
-            waiting: None,
+            ..Plan::default()
         },
     };
     pass.run();
@@ -502,6 +491,11 @@ impl<'a> Pass<'a> {
                 continue;
             };
             if job.life == Life::Deleting {
+                if job.pods == PodsThere::None {
+                    // Why the Workload too: pods of a group keep the finalizer of their worker's engine until it goes.
+                    self.remove(cluster, copies);
+                    continue;
+                }
                 // Why: the job stops only when it is removed.
                 self.remove_job(cluster, *job);
             }

@@ -220,7 +220,7 @@ pub struct RequestPodSet {
 /// The plan for one Workload.
 ///
 /// Invariant: `status` is written first; when that fails nothing else of the plan is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The status to write.
     pub status: Status,
@@ -267,9 +267,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         now,
         plan: Plan {
             status: observed.workload.status.clone(),
-            actions: Vec::new(),
-            notes: Vec::new(),
-            problems: Vec::new(),
+            ..Plan::default()
         },
     };
     pass.run();

@@ -8,7 +8,7 @@ use crate::taint::{Taint, Toleration};
 use crate::workload::Requirement;
 
 /// A ClusterQueue as core sees it. *Source*: `spec/api.md API-2.1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterQueue {
     /// Its name.
     pub name: ClusterQueueName,
@@ -37,7 +37,7 @@ pub struct ClusterQueue {
 }
 
 /// A Cohort as core sees it. *Source*: `spec/api.md API-4`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
     /// Its name.
     pub name: CohortName,
@@ -257,7 +257,7 @@ pub struct CheckRule {
 }
 
 /// A LocalQueue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalQueue {
     /// Namespace and name.
     pub key: Key,
@@ -270,7 +270,7 @@ pub struct LocalQueue {
 }
 
 /// A ResourceFlavor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flavor {
     /// Its name.
     pub name: FlavorName,

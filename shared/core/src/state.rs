@@ -146,7 +146,7 @@ pub enum Event {
 }
 
 /// The state of admission; [`State::apply`] takes events in, [`State::cycle`] decides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     pub(crate) settings: Settings,
     pub(crate) synced: bool,
@@ -198,7 +198,7 @@ pub struct State {
 }
 
 /// A ClusterQueue that exists, or that only a LocalQueue or a reservation names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) name: ClusterQueueName,
     pub(crate) queue: Option<Queue>,
@@ -214,10 +214,7 @@ impl Cluster {
     fn unknown(name: &ClusterQueueName) -> Self {
         Self {
             name: name.clone(),
-            queue: None,
-            ledger: Ledger::default(),
-            locals: BTreeSet::new(),
-            noted: false,
+            ..Self::default()
         }
     }
 }
@@ -257,7 +254,7 @@ pub(crate) struct Claim {
 }
 
 /// A LocalQueue that exists, or that only Workloads name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Local {
     pub(crate) key: Key,
     pub(crate) queue: Option<LocalQueue>,
@@ -369,37 +366,8 @@ impl State {
         let book = settings.past_usage.clone().map(UsageBook::new);
         Self {
             settings,
-            synced: false,
-            pace: Pace::Running,
-            flavors: BTreeMap::new(),
-            checks: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
-            cohorts: BTreeMap::new(),
-            clusters: Table::new(),
-            locals: Table::new(),
-            records: Table::new(),
-            classes: Classes::default(),
-            users_of_flavor: BTreeMap::new(),
-            users_of_check: BTreeMap::new(),
-            ground: Ground::default(),
-            holders: Holders::default(),
-            nodes: BTreeMap::new(),
             book,
-            stale_past: BTreeSet::new(),
-            gains: BTreeMap::new(),
-            freed: BTreeMap::new(),
-            backoffs: BTreeSet::new(),
-            expectations: BTreeSet::new(),
-            claim_ends: BTreeSet::new(),
-            orders: BTreeSet::new(),
-            unready: 0,
-            ready: BTreeSet::new(),
-            last_turn: None,
-            unexplained: BTreeSet::new(),
-            bypassed: BTreeSet::new(),
-            changed: BTreeSet::new(),
-            outcome: CycleOutcome::default(),
-            skipping: BTreeSet::new(),
+            ..Self::default()
         }
     }
 

@@ -55,8 +55,8 @@ pub(crate) struct Table<K, I, V> {
     of: PhantomData<I>,
 }
 
-impl<K, I, V> Table<K, I, V> {
-    pub(crate) const fn new() -> Self {
+impl<K, I, V> Default for Table<K, I, V> {
+    fn default() -> Self {
         Self {
             ids: BTreeMap::new(),
             slots: Vec::new(),

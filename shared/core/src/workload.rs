@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::taint::Toleration;
 
 /// A Workload as core sees it, parsed by the caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// Namespace and name.
     pub key: Key,
@@ -108,7 +108,7 @@ impl Workload {
 }
 
 /// One homogeneous group of pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSet {
     /// Its name, unique in the Workload.
     pub name: PodSetName,

@@ -75,7 +75,7 @@ impl Wire {
             };
             let listener = Listener::bind("webhook", &address).await.unwrap().unwrap();
             let address = listener.local_addr();
-            let mut webhooks = Webhooks::new();
+            let mut webhooks = Webhooks::default();
             webhooks.conversion(CONVERT_PATH, conversion()).unwrap();
             let serving = listener.serve(webhooks.router(), Some(config), CancellationToken::new());
             tokio::spawn(serving);

@@ -27,7 +27,7 @@ pub(crate) enum Subject {
 
 /// Marks every change in `caches` from now on.
 pub(crate) fn connect(caches: &Caches) -> Arc<Dirty<Subject>> {
-    let dirty = Arc::new(Dirty::new());
+    let dirty = Arc::new(Dirty::default());
     mark(&caches.namespaces, &dirty, Subject::Namespace);
     mark(&caches.flavors, &dirty, Subject::Flavor);
     mark(&caches.checks, &dirty, Subject::Check);

@@ -147,7 +147,7 @@ impl Host {
             config: Arc::new(config),
             controllers,
             stop,
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
             name,
             time,
             leadership,
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn a_process_whose_part_has_ended_unasked_ends_with_an_error_that_says_so() {
         let ends = async |how: fn()| {
-            let (stop, mut parts) = (CancellationToken::new(), Tasks::new());
+            let (stop, mut parts) = (CancellationToken::new(), Tasks::default());
             parts.spawn("dispatch", async move { how() });
             parts.spawn("brain", stop.clone().cancelled_owned());
             let error = Error::Shutdown(parts.run(stop.clone()).await.unwrap_err());
@@ -313,7 +313,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_that_end_when_they_are_asked_to_are_no_error() {
-        let (stop, mut parts) = (CancellationToken::new(), Tasks::new());
+        let (stop, mut parts) = (CancellationToken::new(), Tasks::default());
         parts.spawn("brain", stop.clone().cancelled_owned());
         stop.cancel();
         parts.run(stop).await.unwrap();

@@ -133,8 +133,8 @@ impl Engine {
             caches,
             metrics,
             reports,
-            workloads_due: Arc::new(Queue::new()),
-            jobs_due: Arc::new(Queue::new()),
+            workloads_due: Arc::new(Queue::default()),
+            jobs_due: Arc::new(Queue::default()),
             recorder,
             events: Box::pin(events),
             silence,
@@ -215,7 +215,7 @@ impl Engine {
             client: client.clone(),
             caches: self.caches.clone(),
             reports: self.reports.clone(),
-            due: Arc::new(Queue::new()),
+            due: Arc::new(Queue::default()),
         };
         let statuses = queue_status::Writer {
             client: client.clone(),
@@ -309,7 +309,7 @@ impl Running {
                 return Ok(());
             }
         }
-        let mut running = Tasks::new();
+        let mut running = Tasks::default();
         running.spawn("brain", self.brain.run(stop.clone()));
         let due = self.finalizers_due;
         let ended = move |name: &ClusterQueueName| {
@@ -473,7 +473,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_engine_whose_part_has_ended_by_itself_stops_the_process_and_is_no_orderly_end() {
         let ends = async |how: fn()| {
-            let (stop, mut running, mut process) = (CancellationToken::new(), Tasks::new(), Tasks::new());
+            let (stop, mut running, mut process) =
+                (CancellationToken::new(), Tasks::default(), Tasks::default());
             running.spawn("brain", async move { how() });
             running.spawn("jobs", stop.clone().cancelled_owned());
             process.spawn_fallible("engine", until_stopped(running, stop.clone()));
@@ -490,7 +491,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_part_of_the_engine_that_hangs_is_cut_off_and_the_end_is_orderly() {
-        let (stop, mut running) = (CancellationToken::new(), Tasks::new());
+        let (stop, mut running) = (CancellationToken::new(), Tasks::default());
         running.spawn("brain", stop.clone().cancelled_owned());
         running.spawn("jobs", std::future::pending());
         stop.cancel();

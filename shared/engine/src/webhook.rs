@@ -45,7 +45,7 @@ pub(crate) fn handlers(
     config: &Arc<Config>,
     kinds: Kinds,
 ) -> Result<Webhooks, roadstead_serve::webhook::Error> {
-    let mut webhooks = Webhooks::new();
+    let mut webhooks = Webhooks::default();
     let filled = Arc::new(Filled::new(caches));
     let lookup = Lookup {
         client: client.clone(),

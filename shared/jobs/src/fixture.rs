@@ -19,6 +19,11 @@ pub(crate) const WHY: Why<'_> = Why {
     now: Timestamp::UNIX_EPOCH,
 };
 
+pub(crate) const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
+    origin: "mgr",
+    workload: "w",
+};
+
 fn parts(object: &Value) -> (ObjectMeta, Value) {
     let mut data = object.clone();
     let meta = data.as_object_mut().and_then(|fields| fields.remove("metadata"));

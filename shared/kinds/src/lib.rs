@@ -27,8 +27,6 @@ pub struct Kind {
     pub kind: &'static str,
     /// Its plural in the API.
     pub plural: &'static str,
-    /// Whether its integration exists in Roadstead.
-    pub built: Built,
     /// The field that names the controller of a job; `None` when the kind has no such field.
     pub managed_by: Option<ManagedBy>,
     /// What keeps its controller in the manager's cluster from running a job that runs on a worker.
@@ -49,15 +47,6 @@ pub struct Kind {
     ///
     /// *Source*: `spec/appwrapper.md 1.5`.
     pub wrapped: &'static [PodPlace],
-}
-
-/// Whether an integration exists in Roadstead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Built {
-    /// It does not exist: its name is accepted, and jobs of the kind are left alone.
-    Nothing,
-    /// It exists.
-    Whole,
 }
 
 /// The field in which a job names its controller.
@@ -261,21 +250,16 @@ impl Kinds {
         self.iter().find(|row| row.framework == framework)
     }
 
-    /// The kinds whose integration exists and is enabled when these are listed in `integrations.frameworks`, in the order of the table.
+    /// The kinds whose integration is enabled when these are listed in `integrations.frameworks`, in the order of the table.
     pub fn enabled(self, frameworks: &[String]) -> Vec<&'static Kind> {
         let listed = |name: &str| frameworks.iter().any(|listed| listed == name);
         let implied = |name: &str| {
             self.iter()
                 .any(|row| row.implies == Some(name) && listed(row.framework))
         };
-        self.built()
+        self.iter()
             .filter(|row| listed(row.framework) || implied(row.framework))
             .collect()
-    }
-
-    /// The kinds whose integration exists.
-    pub fn built(self) -> impl Iterator<Item = &'static Kind> {
-        self.iter().filter(|row| row.built == Built::Whole)
     }
 
     /// Names of all integrations, in alphabetical order.
@@ -331,21 +315,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_built_and_listed_is_enabled() {
+    fn only_what_is_listed_is_enabled() {
         let enabled = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             TABLE.enabled(&names)
         };
         assert_eq!(enabled(&["batch/job"]), [&rows::JOB]);
         assert!(enabled(&["no.such/kind"]).is_empty());
-        let not_built = TABLE.iter().filter(|row| row.built != Built::Whole);
-        for row in not_built {
-            assert!(!enabled(&[row.framework]).contains(&row), "{row}");
-        }
     }
 
     #[test]
-    fn what_is_built_may_be_read_and_written_and_verbs_are_in_order() {
+    fn each_kind_may_be_read_and_written_and_verbs_are_in_order() {
         for row in TABLE.iter() {
             let Rights { engine, account } = row.rights;
             for right in engine.iter().chain(account) {
@@ -355,10 +335,8 @@ mod tests {
                 let objects = rights.iter().filter(|right| right.on == On::Objects);
                 objects.flat_map(|right| right.verbs).any(|verb| *verb == "watch")
             };
-            if row.built == Built::Whole {
-                assert!(reads(engine), "{row}");
-                assert_eq!(reads(account), row.can(Ability::Dispatched), "{row}");
-            }
+            assert!(reads(engine), "{row}");
+            assert_eq!(reads(account), row.can(Ability::Dispatched), "{row}");
         }
     }
 }

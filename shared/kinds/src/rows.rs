@@ -1,7 +1,7 @@
 //! The rows, in the order of `spec/jobs.md 4.1`.
 
 use crate::{
-    Ability, Absent, Built, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Review, Right, Rights,
+    Ability, Absent, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Review, Right, Rights,
 };
 
 /// All rows.
@@ -114,7 +114,6 @@ const COMMON: Kind = Kind {
     version: "v1",
     kind: "",
     plural: "",
-    built: Built::Nothing,
     managed_by: None,
     idle: Idle::ManagedBy,
     members: Members::One,
@@ -176,8 +175,29 @@ const TEMPLATE_OF_REPLICAS: PodPlace = PodPlace {
     pods: Pods::Replicas(&["spec", "replicas"]),
 };
 
-const TRAINING_OPERATOR: &str = "kubeflow.org/training-operator";
-const RAY_OPERATOR: &str = "ray.io/kuberay-operator";
+/// The common part of the training operator's kinds.
+const OF_TRAINING_OPERATOR: Kind = Kind {
+    group: "kubeflow.org",
+    managed_by: Some(run_policy("spec.managedBy", "kubeflow.org/training-operator")),
+    ..COMMON
+};
+
+/// The common part of `KubeRay`'s kinds.
+const OF_RAY: Kind = Kind {
+    group: "ray.io",
+    managed_by: Some(spec("ray.io/kuberay-operator")),
+    abilities: RESIZED,
+    ..COMMON
+};
+
+/// The common part of kinds whose pods are the jobs.
+const OF_PARENT: Kind = Kind {
+    members: Members::WithPods,
+    abilities: &[],
+    rights: OF_PARENTS,
+    implies: Some("pod"),
+    ..COMMON
+};
 
 /// `batch/v1 Job`. *Source*: `spec/jobs.md 9.1`.
 pub static JOB: Kind = Kind {
@@ -185,7 +205,6 @@ pub static JOB: Kind = Kind {
     group: "batch",
     kind: "Job",
     plural: "jobs",
-    built: Built::Whole,
     managed_by: Some(spec("kubernetes.io/job-controller")),
     abilities: RESIZED,
     wrapped: &[PodPlace {
@@ -204,7 +223,6 @@ pub static JOB_SET: Kind = Kind {
     version: "v1alpha2",
     kind: "JobSet",
     plural: "jobsets",
-    built: Built::Whole,
     managed_by: Some(spec("jobset.sigs.k8s.io/jobset-controller")),
     wrapped: &[PodPlace {
         holder: Holder::EachOf(&["spec", "replicatedJobs"]),
@@ -222,7 +240,6 @@ pub static MPI_JOB: Kind = Kind {
     version: "v2beta1",
     kind: "MPIJob",
     plural: "mpijobs",
-    built: Built::Whole,
     managed_by: Some(run_policy(
         "spec.runPolicy.managedBy",
         "kubeflow.org/mpi-operator",
@@ -233,62 +250,47 @@ pub static MPI_JOB: Kind = Kind {
 /// `TFJob`. *Source*: `spec/jobs.md 9.3`.
 pub static TF_JOB: Kind = Kind {
     framework: "kubeflow.org/tfjob",
-    group: "kubeflow.org",
     kind: "TFJob",
     plural: "tfjobs",
-    built: Built::Whole,
-    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
-    ..COMMON
+    ..OF_TRAINING_OPERATOR
 };
 
 /// `PyTorchJob`. *Source*: `spec/jobs.md 9.3`.
 pub static PYTORCH_JOB: Kind = Kind {
     framework: "kubeflow.org/pytorchjob",
-    group: "kubeflow.org",
     kind: "PyTorchJob",
     plural: "pytorchjobs",
-    built: Built::Whole,
-    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
         replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
     ],
-    ..COMMON
+    ..OF_TRAINING_OPERATOR
 };
 
 /// `PaddleJob`. *Source*: `spec/jobs.md 9.3`.
 pub static PADDLE_JOB: Kind = Kind {
     framework: "kubeflow.org/paddlejob",
-    group: "kubeflow.org",
     kind: "PaddleJob",
     plural: "paddlejobs",
-    built: Built::Whole,
-    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
-    ..COMMON
+    ..OF_TRAINING_OPERATOR
 };
 
 /// `XGBoostJob`. *Source*: `spec/jobs.md 9.3`.
 pub static XGBOOST_JOB: Kind = Kind {
     framework: "kubeflow.org/xgboostjob",
-    group: "kubeflow.org",
     kind: "XGBoostJob",
     plural: "xgboostjobs",
-    built: Built::Whole,
-    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
-    ..COMMON
+    ..OF_TRAINING_OPERATOR
 };
 
 /// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, otherwise no worker could accept its copy. It stays suspended on a
 /// manager, because the training operator (seen with 1.9.3) heeds `managedBy` for every kind but this one. *Source*: `spec/jobs.md 9.3`.
 pub static JAX_JOB: Kind = Kind {
     framework: "kubeflow.org/jaxjob",
-    group: "kubeflow.org",
     kind: "JAXJob",
     plural: "jaxjobs",
-    built: Built::Whole,
-    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     idle: Idle::Held,
-    ..COMMON
+    ..OF_TRAINING_OPERATOR
 };
 
 /// `TrainJob`. Unlike the anchor: it stays suspended on a manager, because Trainer (seen with 2.2.0) does not heed `managedBy`. *Source*:
@@ -299,7 +301,6 @@ pub static TRAIN_JOB: Kind = Kind {
     version: "v1alpha1",
     kind: "TrainJob",
     plural: "trainjobs",
-    built: Built::Whole,
     managed_by: Some(spec("trainer.kubeflow.org/trainjob-controller")),
     idle: Idle::Held,
     implies: Some("jobset.x-k8s.io/jobset"),
@@ -309,46 +310,34 @@ pub static TRAIN_JOB: Kind = Kind {
 /// `RayJob`. *Source*: `spec/jobs.md 9.7`.
 pub static RAY_JOB: Kind = Kind {
     framework: "ray.io/rayjob",
-    group: "ray.io",
     kind: "RayJob",
     plural: "rayjobs",
-    built: Built::Whole,
-    managed_by: Some(spec(RAY_OPERATOR)),
-    abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "rayClusterSpec", "headGroupSpec", "template"]),
         groups_at(&["spec", "rayClusterSpec", "workerGroupSpecs"]),
     ],
-    ..COMMON
+    ..OF_RAY
 };
 
 /// `RayCluster`. *Source*: `spec/jobs.md 9.6`.
 pub static RAY_CLUSTER: Kind = Kind {
     framework: "ray.io/raycluster",
-    group: "ray.io",
     kind: "RayCluster",
     plural: "rayclusters",
-    built: Built::Whole,
-    managed_by: Some(spec(RAY_OPERATOR)),
-    abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "headGroupSpec", "template"]),
         groups_at(&["spec", "workerGroupSpecs"]),
     ],
-    ..COMMON
+    ..OF_RAY
 };
 
 /// `RayService`; the clusters that it makes follow it. *Source*: `spec/jobs.md 9.8`.
 pub static RAY_SERVICE: Kind = Kind {
     framework: "ray.io/rayservice",
-    group: "ray.io",
     kind: "RayService",
     plural: "rayservices",
-    built: Built::Whole,
-    managed_by: Some(spec(RAY_OPERATOR)),
-    abilities: RESIZED,
     implies: Some("ray.io/raycluster"),
-    ..COMMON
+    ..OF_RAY
 };
 
 /// `AppWrapper`. *Source*: `spec/jobs.md 9.9`.
@@ -358,7 +347,6 @@ pub static APP_WRAPPER: Kind = Kind {
     version: "v1beta2",
     kind: "AppWrapper",
     plural: "appwrappers",
-    built: Built::Whole,
     managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
     ..COMMON
 };
@@ -371,7 +359,6 @@ pub static SPARK_APPLICATION: Kind = Kind {
     version: "v1beta2",
     kind: "SparkApplication",
     plural: "sparkapplications",
-    built: Built::Whole,
     idle: Idle::Held,
     gate: Some("SparkApplicationIntegration"),
     ..COMMON
@@ -382,7 +369,6 @@ pub static POD: Kind = Kind {
     framework: "pod",
     kind: "Pod",
     plural: "pods",
-    built: Built::Whole,
     idle: Idle::Gate,
     members: Members::Group,
     review: Review::Queued,
@@ -402,13 +388,8 @@ pub static DEPLOYMENT: Kind = Kind {
     group: "apps",
     kind: "Deployment",
     plural: "deployments",
-    built: Built::Whole,
-    members: Members::WithPods,
-    abilities: &[],
-    rights: OF_PARENTS,
-    implies: Some("pod"),
     wrapped: &[TEMPLATE_OF_REPLICAS],
-    ..COMMON
+    ..OF_PARENT
 };
 
 /// `StatefulSet`. *Source*: `spec/jobs.md 9.12`.
@@ -417,13 +398,8 @@ pub static STATEFUL_SET: Kind = Kind {
     group: "apps",
     kind: "StatefulSet",
     plural: "statefulsets",
-    built: Built::Whole,
-    members: Members::WithPods,
-    abilities: &[],
-    rights: OF_PARENTS,
-    implies: Some("pod"),
     wrapped: &[TEMPLATE_OF_REPLICAS],
-    ..COMMON
+    ..OF_PARENT
 };
 
 /// `LeaderWorkerSet`. *Source*: `spec/jobs.md 9.13`.
@@ -432,12 +408,7 @@ pub static LEADER_WORKER_SET: Kind = Kind {
     group: "leaderworkerset.x-k8s.io",
     kind: "LeaderWorkerSet",
     plural: "leaderworkersets",
-    built: Built::Whole,
-    members: Members::WithPods,
-    abilities: &[],
-    rights: OF_PARENTS,
-    implies: Some("pod"),
-    ..COMMON
+    ..OF_PARENT
 };
 
 /// Argo's `Workflow` as one unit. Unlike the anchor, which does not know it. It stays suspended on the manager because it has no
@@ -448,9 +419,17 @@ pub static WORKFLOW: Kind = Kind {
     version: "v1alpha1",
     kind: "Workflow",
     plural: "workflows",
-    built: Built::Whole,
     idle: Idle::Held,
     review: Review::Queued,
     rights: OF_WORKFLOWS,
     ..COMMON
+};
+
+/// A kind that no cluster serves. Tests show with it that a rule follows the row of a kind, whatever kind it is.
+pub static INVENTED: Kind = Kind {
+    framework: "example.com/train",
+    group: "example.com",
+    kind: "Train",
+    plural: "trains",
+    ..JOB
 };

@@ -153,7 +153,7 @@ fn parse_with(
     let mut config = Config::from_documents(documents, own_namespace);
     let settings = resolve_gates(&mut config, gates, &mut findings);
     rules::check(&config, kinds, &mut findings);
-    idle::warn(&mut config, kinds, &settings, &findings);
+    idle::warn(&mut config, &settings, &findings);
     warn_of_curves(&mut config);
     warn_of_dispatcher(&mut config);
     warn_of_lifetime(&mut config);

@@ -45,11 +45,6 @@ impl Condition {
 }
 
 impl Readiness {
-    /// No conditions yet, hence ready.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a condition, which is not ready until it reports. A second call with the same name shares the condition.
     pub fn condition(&self, name: &'static str) -> Condition {
         self.lock()
@@ -121,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn ready_only_when_every_condition_is() {
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         let caches = readiness.condition("caches");
         let webhooks = readiness.condition("webhooks");
         webhooks.not_ready("no certificate yet");
@@ -144,7 +139,7 @@ mod tests {
 
     #[test]
     fn asking_for_a_condition_again_does_not_reset_it() {
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         readiness.condition("caches").ready();
         let _again = readiness.condition("caches");
         assert!(readiness.is_ready());

@@ -111,11 +111,6 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Starts a task. It must watch the token given to [`Tasks::run`], and end only after that is cancelled.
     pub fn spawn(&mut self, name: impl Into<Name>, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_fallible(name, async move {
@@ -239,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn a_stop_ends_all_tasks_without_error() {
         let stop = CancellationToken::new();
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("a", waits(&stop));
         tasks.spawn("b", waits(&stop));
         stop.cancel();
@@ -249,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn a_failing_task_stops_the_others_and_is_named() {
         let stop = CancellationToken::new();
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("steady", waits(&stop));
         tasks.spawn_fallible("brain", async { Err(io::Error::other("no quota")) });
         let error = tasks.run(stop.clone()).await.unwrap_err();
@@ -259,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_ends_unasked_or_panics_is_an_error() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("brain", async {});
         let error = tasks.run(CancellationToken::new()).await.unwrap_err();
         assert!(matches!(&error, Error::EndedEarly { task } if task == "brain"));
@@ -269,7 +264,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("start it again"), "{text}");
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("brain", async { panic!("broken invariant") });
         let error = tasks.run(CancellationToken::new()).await.unwrap_err();
         assert!(matches!(&error, Error::Panicked { task, .. } if task == "brain"));
@@ -278,7 +273,7 @@ mod tests {
     /// Otherwise a process whose controllers are all switched off would end at once.
     #[tokio::test(start_paused = true)]
     async fn without_tasks_it_waits_for_the_stop() {
-        let (stop, mut tasks) = (CancellationToken::new(), Tasks::new());
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
         let running = tasks.run(stop.clone());
         tokio::pin!(running);
         assert!(timeout_at(Instant::now() + STOP_MAX, &mut running).await.is_err());
@@ -290,7 +285,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stuck_task_is_given_up_after_five_seconds() {
         let stop = CancellationToken::new();
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("polite", waits(&stop));
         tasks.spawn("stuck", std::future::pending());
         stop.cancel();

@@ -111,11 +111,6 @@ impl std::fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// No handlers yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Registers an admission handler; see [`mutate_path`] and [`validate_path`].
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Kinds {
             due,
             known: Memory::new(),
             owners: Memory::new(),
-            fresh: Dirty::new(),
+            fresh: Dirty::default(),
         }
     }
 

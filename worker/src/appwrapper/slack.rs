@@ -58,7 +58,7 @@ impl Slack {
             nodes,
             queues: caches.cluster_queues.clone(),
             flavors: caches.flavors.clone(),
-            due: Arc::new(Queue::new()),
+            due: Arc::new(Queue::default()),
             withdrawn: Withdrawn::default(),
         }
     }

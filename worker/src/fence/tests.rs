@@ -116,7 +116,7 @@ async fn a_stop_that_is_not_answered_holds_up_neither_looks_nor_marks_nor_what_a
         client: hanging(&counts),
         namespace: "leases".to_owned(),
         caches: Caches::new(&[]),
-        jobs_due: Arc::new(Queue::new()),
+        jobs_due: Arc::new(Queue::default()),
         uptime: Uptime::start(),
         knowledge: Arc::default(),
         metrics: Metrics::default(),

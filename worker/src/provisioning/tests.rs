@@ -85,7 +85,7 @@ pub(super) fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
 fn cluster_of(client: Client, config: &ProvisioningRequestConfigSpec) -> Provisioning {
     let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let (recorder, _) = events::recorder(client.clone(), "test", clock.clone(), CancellationToken::new());
-    let due = Arc::new(Queue::new());
+    let due = Arc::new(Queue::default());
     let p = Provisioning::new(
         client,
         Caches::new(&[]),
@@ -279,7 +279,7 @@ async fn who_begins_to_lead_decides_nothing_before_requests_have_been_listed_aga
     let (stored, let_go) = (Arc::default(), Arc::<Notify>::default());
     let p = cluster_of(lagging(&stored, &let_go), &config());
     p.served.set(Served::NotYet);
-    let (leadership, stop, mut tasks) = (Leadership::waiting(), CancellationToken::new(), Tasks::new());
+    let (leadership, stop, mut tasks) = (Leadership::waiting(), CancellationToken::new(), Tasks::default());
     p.spawn(&leadership, &mut tasks, &stop);
     for mut health in [p.requests.health(), p.templates.health(), p.configs.health()] {
         health.wait_for(|health| *health == Health::Live).await;

@@ -96,7 +96,7 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         let name = name.to_owned();
         Group { name, when, objects }
     };
-    let rest = { TABLE.built() }
+    let rest = { TABLE.iter() }
         .filter(|kind| !rights::BY_DEFAULT.contains(kind))
         .map(|kind| {
             let mut objects = rights::of_integration(process, &place.namespace, kind);

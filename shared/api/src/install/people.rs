@@ -103,7 +103,7 @@ pub(super) fn people() -> Vec<Value> {
     for (short, plural) in [("localqueue", "localqueues"), ("workload", "workloads")] {
         roles.extend(pair(short, (groups::KUEUE, plural), &[BatchAdmin], &TENANTS));
     }
-    for kind in TABLE.built().filter(|kind| has_roles(kind)) {
+    for kind in TABLE.iter().filter(|kind| has_roles(kind)) {
         let short = kind.kind.to_lowercase();
         roles.extend(pair(
             &short,

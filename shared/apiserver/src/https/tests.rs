@@ -85,7 +85,7 @@ fn question(url: String, ca_bundle: &[u8]) -> WebhookCall {
 #[tokio::test]
 async fn a_webhook_is_called_by_its_url_and_its_connection_is_used_again() {
     let server = webhook("127.0.0.1", 200).await;
-    let caller = HttpsCaller::new();
+    let caller = HttpsCaller::default();
     let url = format!("https://{}/validate-x", server.address);
     for _ in 0..3 {
         let answer = caller.call(question(url.clone(), &server.ca)).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_webhook_is_called_by_its_url_and_its_connection_is_used_again() {
 #[tokio::test]
 async fn a_webhook_behind_a_service_is_called_where_the_service_was_routed() {
     let server = webhook("hook.team.svc", 200).await;
-    let caller = HttpsCaller::new();
+    let caller = HttpsCaller::default();
     let call = || question("https://hook.team.svc:443/convert".to_owned(), &server.ca);
     let refused = caller.call(call()).await.unwrap_err();
     assert!(
@@ -141,7 +141,7 @@ async fn a_webhook_that_cannot_be_trusted_or_reached_says_why() {
         ("nonsense".to_owned(), b"", "relative URL"),
     ];
     for (url, ca, says) in cases {
-        let refused = HttpsCaller::new()
+        let refused = HttpsCaller::default()
             .call(question(url.clone(), ca))
             .await
             .unwrap_err();

@@ -9,6 +9,7 @@ use super::status::{
 use super::{Hope, Pass, Toll};
 use crate::condition::Truth;
 use crate::moment::later;
+use crate::name::Uid;
 
 /// How many pods there are of each sort. *Source*: `spec/appwrapper.md 2.6`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +51,7 @@ impl<'a> Pass<'a> {
         };
         self.note_finished(pods);
         let works = self.has_work();
-        if self.lacks_components(works) || self.has_failed_components(pods) {
+        if self.lacks_components(works, pods) || self.has_failed_components(pods) {
             return;
         }
         if !works {
@@ -133,7 +134,18 @@ impl<'a> Pass<'a> {
     }
 
     /// Transition T11.
-    fn lacks_components(&mut self, works: bool) -> bool {
+    fn lacks_components(&mut self, works: bool, pods: &[Pod]) -> bool {
+        // Why: the child may be a pod itself, and the watch of pods may be ahead of the watch of children. A pod that is being deleted
+        // ends as failed, which would cost a retry.
+        let leaves: BTreeSet<&Uid> = pods
+            .iter()
+            .filter(|pod| pod.leaving)
+            .map(|pod| &pod.uid)
+            .collect();
+        let is_there = |child: &Child| match child {
+            Child::Present { uid, leaving, .. } => !leaving && !leaves.contains(uid),
+            Child::Missing | Child::Foreign(_) | Child::Unread(_) => false,
+        };
         let statuses = self.plan.status.components.iter();
         let there = self
             .o
@@ -142,7 +154,7 @@ impl<'a> Pass<'a> {
             .zip(statuses)
             .filter(|(component, status)| {
                 let exempt = status.is_finished() || (!works && component.role == Role::Service);
-                exempt || matches!(component.child, Child::Present { leaving: false, .. })
+                exempt || is_there(&component.child)
             });
         let (found, expected) = (there.count(), self.o.components.len());
         if found == expected {

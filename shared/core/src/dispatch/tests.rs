@@ -70,6 +70,11 @@ fn admitted(minute: i64) -> RemoteWorkload {
     }
 }
 
+/// Of the dispatch of this number.
+fn numbered(epoch: u64) -> RemoteWorkload {
+    RemoteWorkload { epoch, ..admitted(1) }
+}
+
 const RUNNING: RemoteJob = RemoteJob {
     origin: Origin::Ours,
     life: Life::Present,
@@ -78,6 +83,17 @@ const RUNNING: RemoteJob = RemoteJob {
     epoch: 1,
     kept: true,
     twins: Twins::All,
+};
+
+/// Its worker does not let it run, or it has ended its pods.
+const HELD: RemoteJob = RemoteJob {
+    pods: PodsThere::None,
+    ..RUNNING
+};
+
+const ENDED: RemoteJob = RemoteJob {
+    finished: true,
+    ..RUNNING
 };
 
 /// A cluster that has not answered since then, and of which nothing is known.

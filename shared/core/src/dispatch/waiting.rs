@@ -208,7 +208,13 @@ impl Waiting {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
             Self::QueueClosed { cluster, why } => open_again(cluster, why),
-            Self::Missing { what, clusters } => format!("create {what} on {}", plain(clusters)),
+            Self::Missing { what, clusters } => {
+                let first = clusters.first().map_or("NAME", ClusterName::as_str);
+                format!(
+                    "create {what} on {} (roadstead sync plan {first} shows what it lacks)",
+                    plain(clusters)
+                )
+            }
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
                 format!(

@@ -9,9 +9,7 @@ mod retries;
 mod stability;
 mod world;
 
-use std::collections::BTreeMap;
-
-use self::world::{NOW, World, admission, at, job, queue, reserve, texts};
+use self::world::{NOW, World, admission, at, ended, job, pending, queue, reserve, texts};
 use super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, ClusterName, PodSetName};
@@ -63,10 +61,7 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
         ("both", &["fixed", "spot"]),
         ("one", &["spot"]),
     ]));
-    world.proposal = Some(Proposal::Pending {
-        reason: "WaitingForQuota".into(),
-        message: "insufficient quota".to_owned(),
-    });
+    world.proposal = Some(pending("WaitingForQuota", "insufficient quota"));
     let (_, notes) = world.pass();
     world.check(
         "QuotaReserved",
@@ -74,25 +69,10 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
         "WaitingForQuota",
         "insufficient quota",
     );
-    world.check(
-        "Admitted",
-        Truth::False,
-        "NoReservation",
-        "The workload has no reservation",
-    );
-    let names: Vec<_> = world
-        .workload
-        .status
-        .checks
-        .keys()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(names, ["all", "both"]);
+    world.has_no_reservation();
+    assert_eq!(world.checks(), ["all", "both"]);
     assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
-    world.proposal = Some(Proposal::Pending {
-        reason: "WaitingForQuota".into(),
-        message: "less is missing".to_owned(),
-    });
+    world.proposal = Some(pending("WaitingForQuota", "less is missing"));
     let (_, notes) = world.pass();
     assert_eq!(notes, [], "another sentence for the same reason is no event");
     world.check(
@@ -111,14 +91,7 @@ fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     world.verdict("other", CheckPhase::Pending, "", None);
     world.proposal = Some(reserve("spot"));
     world.pass();
-    let names: Vec<_> = world
-        .workload
-        .status
-        .checks
-        .keys()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(names, ["all", "one"]);
+    assert_eq!(world.checks(), ["all", "one"]);
     world.check(
         "Admitted",
         Truth::False,
@@ -148,9 +121,7 @@ fn a_check_that_appears_later_does_not_take_admission_away() {
 fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     let mut world = World::new();
     world.queue = Some(queue(&[("chk", &[])]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     world.verdict("chk", CheckPhase::Ready, "", None);
     world.workload.status.cluster = Some(ClusterName::from("w1"));
     world.pass();
@@ -182,12 +153,7 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     world.job = job(false, true);
     let (next, _) = world.pass();
     world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
-    world.check(
-        "Admitted",
-        Truth::False,
-        "NoReservation",
-        "The workload has no reservation",
-    );
+    world.has_no_reservation();
     world.check("Requeued", Truth::False, "AdmissionCheck", message);
     world.check("Evicted", Truth::True, "AdmissionCheck", message);
     assert_eq!(next.finalizer, Finalizer::Keep);
@@ -239,9 +205,7 @@ fn several_verdicts_are_told_together() {
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();
     world.queue = Some(queue(&[("no", &[]), ("later", &[])]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     world.verdict("no", CheckPhase::Rejected, "never", None);
     world.verdict("later", CheckPhase::Retry, "not now", None);
     let (next, notes) = world.pass();
@@ -456,21 +420,6 @@ fn execution_time_is_counted_over_all_admissions() {
     );
 }
 
-fn ended(world: &mut World, success: bool) {
-    let message = if success { "done" } else { "exit 1" };
-    world.job = JobFacts::Present {
-        finished: Some(Outcome {
-            success,
-            message: message.to_owned(),
-        }),
-        active: false,
-        suspended: false,
-        ready: false,
-        reclaimable: BTreeMap::new(),
-        missing: None,
-    };
-}
-
 /// Spec: admission-engine B175; jobs 5.10, 5.3 A5; multikueue 11.107; provisioning 15.26.
 #[test]
 fn it_finishes_with_its_job_once() {
@@ -567,11 +516,7 @@ fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
 #[test]
 fn a_finished_one_that_ran_elsewhere_stays_until_its_job_shows_its_end() {
     let mut world = World::admitted();
-    world
-        .workload
-        .status
-        .conditions
-        .set(FINISHED, Truth::True, "Succeeded", "", at(NOW));
+    world.set(FINISHED, Truth::True, "Succeeded", "");
     world.job = job(true, false);
     assert_eq!(world.pass().0.finalizer, Finalizer::Drop, "it ran here");
     world.workload.status.cluster = Some("east".into());
@@ -616,10 +561,7 @@ fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
             reclaimable: [(PodSetName::from("main"), 2)].into(),
             missing: None,
         };
-        world.proposal = Some(Proposal::Pending {
-            reason: "WaitingForQuota".into(),
-            message: "w".to_owned(),
-        });
+        world.proposal = Some(pending("WaitingForQuota", "w"));
         world.pass();
         let told = [("main".into(), [("cpu".into(), Amount::new(asked))].into())];
         assert_eq!(world.workload.status.requests, told.into());

@@ -7,7 +7,7 @@ use crate::afs::UsagePolicy;
 use crate::amount::Amount;
 use crate::condition::Truth;
 use crate::name::{CohortName, Key, ResourceName};
-use crate::queue::{Cohort, QueueRef, UsageOrder, Weight};
+use crate::queue::{Cohort, QueueRef, UsageOrder};
 use crate::state::fixtures::{World, asks, at, cores, finish, hold, local_queue};
 use crate::state::{Event, Settings, State};
 use crate::status::{Admission, Assignment};
@@ -34,8 +34,7 @@ fn cohort(name: &str, parent: Option<&str>) -> Event {
     Event::Cohort(Cohort {
         name: name.into(),
         parent: parent.map(CohortName::from),
-        groups: Vec::new(),
-        weight: Weight::ONE,
+        ..Cohort::default()
     })
 }
 
@@ -95,11 +94,7 @@ fn shares_and_cohorts_are_reported() {
     assert_eq!(team.admitted, 0);
     let all = world.state.cohort_report(&"all".into()).unwrap();
     assert!(all.kinship.is_none(), "a root has no share");
-    world.edit("a", |w| {
-        w.status
-            .conditions
-            .set("Admitted", Truth::True, "Admitted", "", at(950));
-    });
+    world.set("a", "Admitted", Truth::True, "Admitted", at(950));
     assert_eq!(world.state.cohort_report(&"all".into()).unwrap().admitted, 1);
     assert!(world.state.cohort_report(&"stranger".into()).is_none());
 }
@@ -158,11 +153,7 @@ fn past_usage_is_reported_and_sampled() {
     assert_eq!(consumed(&world), 0);
     let (_, score) = world.local_report().past.unwrap();
     assert!((score.value() - 8.0 * 0.292_893).abs() < 1e-3, "{score:?}");
-    world.edit("a", |w| {
-        w.status
-            .conditions
-            .set("Admitted", Truth::True, "Admitted", "", at(1_000));
-    });
+    world.set("a", "Admitted", Truth::True, "Admitted", at(1_000));
     assert_eq!(consumed(&world), 2_343);
     world.state.take_changed_queues();
     world.wait(300);
@@ -183,11 +174,7 @@ fn past_usage_is_reported_and_sampled() {
 fn past_usage_survives_a_restart() {
     let mut world = counting(at(1_000));
     world.put(holder("a", 8));
-    world.edit("a", |w| {
-        w.status
-            .conditions
-            .set("Admitted", Truth::True, "Admitted", "", at(1_000));
-    });
+    world.set("a", "Admitted", Truth::True, "Admitted", at(1_000));
     let (past, _) = world.local_report().past.unwrap();
     let mut again = counting(at(1_200));
     again.tell(Event::PastUsage {

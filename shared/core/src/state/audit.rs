@@ -587,8 +587,7 @@ proptest! {
                 server.take(&Step::Tell(Event::LocalQueue(LocalQueue {
                     key: Key::new(namespace, format!("lq{number}")),
                     cluster_queue: format!("cq{number}").into(),
-                    stop: StopPolicy::None,
-                    weight: crate::queue::Weight::ONE,
+                    ..LocalQueue::default()
                 })));
             }
         }

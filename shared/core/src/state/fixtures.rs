@@ -10,10 +10,9 @@ use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{
-    CheckRule, ClusterQueue, Cohort, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy,
-    Quota, ResourceGroup, Selector, StopPolicy, Strategy, UsageOrder, Weight,
+    CheckRule, ClusterQueue, Cohort, Flavor, FlavorQuota, LocalQueue, Quota, ResourceGroup, Selector,
 };
-use crate::status::{Admission, Status};
+use crate::status::Admission;
 use crate::workload::{PodSet, Workload};
 
 pub(crate) fn at(second: i64) -> Timestamp {
@@ -44,17 +43,9 @@ pub(crate) fn group(flavors: &[(&str, &[(&str, i64)])]) -> ResourceGroup {
 pub(crate) fn cluster_queue(name: &str, groups: Vec<ResourceGroup>) -> ClusterQueue {
     ClusterQueue {
         name: name.into(),
-        cohort: None,
-        strategy: Strategy::BestEffortFifo,
         namespaces: Some(Selector::default()),
         groups,
-        checks: Vec::new(),
-        stop: StopPolicy::None,
-        fungibility: FungibilityPolicy::default(),
-        preemption: PreemptionPolicy::default(),
-        weight: Weight::ONE,
-        usage_order: UsageOrder::Ignored,
-        terminating: false,
+        ..ClusterQueue::default()
     }
 }
 
@@ -73,10 +64,7 @@ pub(crate) fn rule(name: &str) -> CheckRule {
 pub(crate) fn flavor(name: &str) -> Flavor {
     Flavor {
         name: name.into(),
-        node_labels: BTreeMap::new(),
-        taints: Vec::new(),
-        tolerations: Vec::new(),
-        topology: None,
+        ..Flavor::default()
     }
 }
 
@@ -84,8 +72,7 @@ pub(crate) fn local_queue(cluster_queue: &str) -> LocalQueue {
     LocalQueue {
         key: Key::new("ns", "lq"),
         cluster_queue: cluster_queue.into(),
-        stop: StopPolicy::None,
-        weight: Weight::ONE,
+        ..LocalQueue::default()
     }
 }
 
@@ -93,15 +80,11 @@ pub(crate) fn pod_set(name: &str, count: u32, requests: &[(&str, i64)]) -> PodSe
     PodSet {
         name: name.into(),
         count,
-        min_count: None,
         requests: requests
             .iter()
             .map(|(r, v)| ((*r).into(), Amount::new(*v)))
             .collect(),
-        node_selector: BTreeMap::new(),
-        affinity: Vec::new(),
-        tolerations: Vec::new(),
-        group: None,
+        ..PodSet::default()
     }
 }
 
@@ -112,18 +95,10 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         uid: format!("uid-{name}").into(),
         created: at(created),
         generation: 1,
-        deleting: false,
         queue: "lq".to_owned(),
-        priority: 0,
-        boost: 0,
         active: true,
-        job_uid: None,
-        max_execution_secs: None,
-        gated_by: String::new(),
         pod_sets,
-        problems: Vec::new(),
-        beyond: None,
-        status: Status::default(),
+        ..Workload::default()
     }
 }
 
@@ -245,6 +220,18 @@ impl World {
         self.put(asked);
     }
 
+    /// Sets a condition of a workload.
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        kind: &'static str,
+        truth: Truth,
+        reason: &'static str,
+        at: Timestamp,
+    ) {
+        self.edit(name, |w| w.status.conditions.set(kind, truth, reason, "", at));
+    }
+
     /// Lets an evicted workload give its quota back.
     pub(crate) fn release(&mut self, name: &str) {
         let now = self.now;
@@ -309,8 +296,7 @@ pub(crate) fn cohort(name: &str, parent: Option<&str>) -> Event {
     Event::Cohort(Cohort {
         name: name.into(),
         parent: parent.map(Into::into),
-        groups: Vec::new(),
-        weight: Weight::ONE,
+        ..Cohort::default()
     })
 }
 

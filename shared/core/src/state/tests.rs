@@ -144,11 +144,7 @@ fn a_false_requeued_condition_holds_back_without_a_time() {
     world.put(waiting);
     assert_eq!(world.run(), [""; 0]);
     assert_eq!(world.state.next_wake(), None);
-    world.edit("a", |w| {
-        w.status
-            .conditions
-            .set("Requeued", Truth::True, "BackoffFinished", "", at(1_000));
-    });
+    world.set("a", "Requeued", Truth::True, "BackoffFinished", at(1_000));
     assert_eq!(world.run(), ["a: reserved"]);
 }
 

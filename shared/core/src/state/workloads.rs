@@ -215,12 +215,7 @@ impl State {
     pub(super) fn ensure_local(&mut self, key: &Key) -> LocalId {
         self.locals.ensure(key, || Local {
             key: key.clone(),
-            queue: None,
-            cluster: None,
-            ledger: quota::Ledger::default(),
-            pending: 0,
-            workloads: std::collections::BTreeSet::new(),
-            noted: false,
+            ..Local::default()
         })
     }
 

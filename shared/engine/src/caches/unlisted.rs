@@ -53,7 +53,7 @@ mod tests {
         let healths = ["jobs", "workloads", "cohorts"].map(str::to_owned).into_iter();
         let healths: Vec<_> = healths.zip(kinds.iter().map(Latest::follow)).collect();
         assert_eq!(names(&healths), ["jobs", "workloads"]);
-        let readiness = Readiness::new();
+        let readiness = Readiness::default();
         let condition = readiness.condition("caches");
         let play = async {
             tokio::task::yield_now().await;

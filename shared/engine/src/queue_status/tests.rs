@@ -7,8 +7,7 @@ use kube::Client;
 use kube::client::Body;
 use roadstead_convert::Shares;
 use roadstead_core::name::{CohortName, Key};
-use roadstead_core::queue::QueueRef;
-use roadstead_core::queue::{Cohort, Weight};
+use roadstead_core::queue::{Cohort, QueueRef};
 use roadstead_core::state::{Event, Settings, State};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -32,8 +31,7 @@ fn reports_follow_the_state_and_go_with_their_queue() {
     let cohort = Cohort {
         name: "team".into(),
         parent: Some("all".into()),
-        groups: Vec::new(),
-        weight: Weight::ONE,
+        ..Cohort::default()
     };
     state.apply(Event::Cohort(cohort), now);
     reports.take_in(&mut state);

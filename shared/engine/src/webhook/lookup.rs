@@ -16,6 +16,7 @@ use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_jobs::problem::is_subdomain;
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::trouble::Troubles;
 use roadstead_serve::webhook::Preparation;
@@ -125,10 +126,46 @@ fn no_answer() -> Failure {
     Failure::passing(format!("no answer for {} seconds", TIME_MAX.as_secs()))
 }
 
-/// The queue that the job of the request names.
+/// The queue that the job of the request names, if a queue can have that name.
+///
+/// Why not else: no request can be made for it. The validation refuses the job and names the label.
 fn local_queue(request: &Request) -> Option<Key> {
     let job: &DynamicObject = request.object.as_ref()?;
     let queue = job.metadata.labels.as_ref()?.get(QUEUE_NAME)?;
     let namespace = request.namespace.as_deref().unwrap_or_default();
-    (!queue.is_empty()).then(|| Key::new(namespace, queue.as_str()))
+    is_subdomain(queue).then(|| Key::new(namespace, queue.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::admission::AdmissionReview;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: jobs 7.3
+    #[test]
+    fn a_name_that_no_queue_can_have_is_not_looked_up() {
+        let named = |queue: &str| {
+            let review: AdmissionReview<DynamicObject> = serde_json::from_value(json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": {
+                    "uid": "u", "operation": "CREATE", "userInfo": {}, "namespace": "team", "name": "train",
+                    "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+                    "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
+                    "object": {
+                        "apiVersion": "batch/v1", "kind": "Job",
+                        "metadata": {"name": "train", "labels": {QUEUE_NAME: queue}},
+                    },
+                },
+            }))
+            .unwrap();
+            let request: Request = review.try_into().unwrap();
+            local_queue(&request)
+        };
+        assert_eq!(named("main"), Some(Key::new("team", "main")));
+        for name in ["", "ma in", "Main", "../main"] {
+            assert_eq!(named(name), None, "{name}");
+        }
+    }
 }

@@ -2,8 +2,8 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, apply};
-use crate::kind::{Pods, RemoteIdentity};
+use crate::fixture::{IDENTITY, Tested, apply};
+use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 
 /// Each kind with the map of its replicas and its roles.
@@ -140,10 +140,6 @@ fn pods_readiness_and_end_are_read_from_the_status() {
 /// Spec: jobs 10.1, 10.2, multikueue 5, 11.57
 #[test]
 fn each_is_copied_without_what_belongs_here_and_mirrored_as_it_is() {
-    let identity = RemoteIdentity {
-        origin: "mgr",
-        workload: "w",
-    };
     for (by_path, map, roles) in KINDS {
         let kind = Tested(by_path);
         let local = job(map, roles, &json!({}));
@@ -151,7 +147,7 @@ fn each_is_copied_without_what_belongs_here_and_mirrored_as_it_is() {
             kind.manager_of(&local),
             Some("kueue.x-k8s.io/multikueue".to_owned())
         );
-        let copy = kind.copy(&local, &identity, &kind.pod_sets(&local).unwrap());
+        let copy = kind.copy(&local, &IDENTITY, &kind.pod_sets(&local).unwrap());
         assert_eq!(
             copy["spec"]["runPolicy"],
             json!({"suspend": true, "backoffLimit": 3})

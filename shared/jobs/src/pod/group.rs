@@ -356,7 +356,7 @@ pub(super) fn look(members: Members<'_>) -> Look {
         *entry = entry.saturating_add(1);
     }
     Look {
-        suspended: all.iter().any(|pod| is_held(*pod)),
+        suspended: all.iter().any(|pod| !may_run(*pod)),
         pods,
         ready: count(|_| true) >= total && all.iter().all(|pod| is_ready(*pod)),
         ended: (is_done && !serves).then(|| Outcome {

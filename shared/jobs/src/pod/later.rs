@@ -95,8 +95,7 @@ mod tests {
     use super::super::PlainPod;
     use super::*;
     use crate::JobKind as _;
-    use crate::fixture::{apply, both, one};
-    use crate::kind::RemoteIdentity;
+    use crate::fixture::{IDENTITY, apply, both, one};
 
     const DONE: &str = "workflows.argoproj.io/completed";
 
@@ -114,11 +113,7 @@ mod tests {
 
     /// The copy as the worker stores it.
     fn sent(pod: &Value) -> Value {
-        let identity = RemoteIdentity {
-            origin: "mgr",
-            workload: "w",
-        };
-        let mut copy = one(pod, |pods| PlainPod.copies(pods, &identity, &[])).remove(0);
+        let mut copy = one(pod, |pods| PlainPod.copies(pods, &IDENTITY, &[])).remove(0);
         copy["metadata"]["uid"] = json!("there");
         copy["metadata"]["resourceVersion"] = json!("5");
         copy["status"] = json!({"phase": "Pending"});

@@ -399,6 +399,17 @@ fn a_pod_that_is_being_ended_holds_quota_until_its_grace_is_over() {
     assert!(look.suspended);
 }
 
+/// A member whose node has reported it gone, or that never had a node, has no phase of an end. Why it matters: the manager takes its
+/// finalizer off a copy only when the copy is at rest.
+#[test]
+fn a_member_that_is_gone_without_an_end_is_at_rest() {
+    let mut gone = deleted(bound("a", "x", "Pending"));
+    assert!(!many(&[gone.clone()], |pods| PlainPod.look(pods)).at_rest());
+    gone["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    assert!(many(&[gone.clone()], |pods| PlainPod.look(pods)).at_rest());
+    assert!(!many(&[gone, bound("b", "x", "Running")], |pods| PlainPod.look(pods)).at_rest());
+}
+
 /// Spec: jobs 12.8, 15.103, 15.105
 #[test]
 fn members_of_known_roles_are_let_go() {

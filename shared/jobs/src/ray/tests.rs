@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::JobKind as _;
-use crate::fixture::{Tested, apply};
-use crate::kind::{Pods, RemoteIdentity};
+use crate::fixture::{IDENTITY, Tested, apply};
+use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 
 const KIND: Tested = Tested(&RAY_CLUSTER);
@@ -91,11 +91,7 @@ fn it_is_started_and_stopped_without_what_is_only_counted() {
     assert_eq!(containers(&running), containers(&held));
     let steps = KIND.stop(&running, &original);
     assert_eq!(apply(&running, &steps.unwrap()), held);
-    let identity = RemoteIdentity {
-        origin: "mgr",
-        workload: "w",
-    };
-    let copy = KIND.copy(&running, &identity, &original);
+    let copy = KIND.copy(&running, &IDENTITY, &original);
     assert_eq!(containers(&copy), containers(&held));
     assert_eq!(copy["spec"].get("managedBy"), None);
 }

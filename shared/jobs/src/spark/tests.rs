@@ -2,9 +2,8 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, apply};
+use crate::fixture::{IDENTITY, Tested, apply};
 use crate::kind::Pods as Alive;
-use crate::kind::RemoteIdentity;
 use crate::podset::PodSetInfo;
 
 const KIND: Tested = Tested(&SPARK_APPLICATION);
@@ -101,11 +100,7 @@ fn what_is_assigned_goes_into_the_fields_of_the_roles_and_out_again() {
     assert_eq!(stopped["spec"]["executor"]["labels"], json!({"own": "label"}));
     assert_eq!(stopped["spec"]["executor"].get("tolerations"), None);
     assert_eq!(KIND.stop(&stopped, &original), None);
-    let identity = RemoteIdentity {
-        origin: "mgr",
-        workload: "w",
-    };
-    let copy = KIND.copy(&running, &identity, &original);
+    let copy = KIND.copy(&running, &IDENTITY, &original);
     assert_eq!(copy["spec"]["suspend"], true);
     assert_eq!(copy["spec"]["executor"]["labels"], json!({"own": "label"}));
     assert_eq!(

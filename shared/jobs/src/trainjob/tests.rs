@@ -2,7 +2,7 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, WHY, apply, changed, many, one};
+use crate::fixture::{IDENTITY, Tested, WHY, apply, changed, many, one};
 
 const KIND: Tested = Tested(&TrainJob);
 
@@ -144,20 +144,16 @@ fn what_is_assigned_goes_into_an_entry_of_our_own_before_it_is_let_go() {
 /// Spec: jobs 9.5, 10.1
 #[test]
 fn a_copy_leaves_our_entry_at_home() {
-    let identity = RemoteIdentity {
-        origin: "mgr",
-        workload: "w",
-    };
     let copy = KIND.copy(
         &job(&json!({"suspend": false, "managedBy": "x.y/z"})),
-        &identity,
+        &IDENTITY,
         &[],
     );
     assert_eq!(copy["spec"].get("runtimePatches"), None);
     assert_eq!(copy["spec"]["suspend"], true);
     assert_eq!(copy["spec"].get("managedBy"), None);
     let other = json!({"manager": "other.example/x"});
-    let copy = KIND.copy(&job(&json!({"runtimePatches": [other]})), &identity, &[]);
+    let copy = KIND.copy(&job(&json!({"runtimePatches": [other]})), &IDENTITY, &[]);
     assert_eq!(copy["spec"]["runtimePatches"], json!([other]));
 }
 

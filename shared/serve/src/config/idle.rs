@@ -3,7 +3,6 @@
 //! A change that gives a setting its effect deletes its lines here.
 
 use roadstead_api::config::{Config, FeatureGate, RetiredGate};
-use roadstead_kinds::{Built, Kind, Kinds};
 
 use super::Findings;
 
@@ -122,18 +121,8 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
 }
 
 /// Adds the sentences to the configuration.
-pub(super) fn warn(config: &mut Config, kinds: Kinds, settings: &[(String, bool)], findings: &Findings) {
+pub(super) fn warn(config: &mut Config, settings: &[(String, bool)], findings: &Findings) {
     config.warnings.extend(warnings(settings, findings));
-    let idle = { config.integrations.frameworks.iter() }
-        .filter_map(|name| kinds.named(name))
-        .filter(|kind| kind.built == Built::Nothing);
-    let sentence = |kind: &Kind| {
-        format!(
-            "integrations.frameworks: {} has no effect: {KIND}",
-            kind.framework
-        )
-    };
-    config.warnings.extend(idle.map(sentence));
 }
 
 #[cfg(test)]

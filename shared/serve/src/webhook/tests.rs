@@ -137,7 +137,7 @@ fn suspend(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
 }
 
 fn webhooks() -> Webhooks {
-    let mut webhooks = Webhooks::new();
+    let mut webhooks = Webhooks::default();
     let path = mutate_path("batch", "v1", "Job");
     webhooks
         .admission(path, Arc::new(|request| suspend(&request)))
@@ -277,7 +277,7 @@ async fn the_handler_is_asked_when_its_preparation_has_ended() {
             }
         })
     });
-    let mut webhooks = Webhooks::new();
+    let mut webhooks = Webhooks::default();
     webhooks
         .prepared_admission(
             "/mutate",

@@ -378,20 +378,16 @@ fn pod_sets_follow_from_kinds_with_several_templates() {
 /// Spec: appwrapper 1.5
 #[test]
 fn the_pod_sets_of_an_invented_kind_follow_from_its_row() {
-    static INVENTED: Kind = Kind {
-        framework: "example.com/train",
-        group: "example.com",
-        kind: "Train",
-        plural: "trains",
+    static WRAPPED: Kind = Kind {
         wrapped: &[PodPlace {
             holder: Holder::EachOf(&["spec", "cars"]),
             template: &["pod"],
             absent: Absent::NoPods,
             pods: Pods::Replicas(&["seats"]),
         }],
-        ..rows::JOB
+        ..rows::INVENTED
     };
-    static ROWS: [&Kind; 2] = [&rows::JOB, &INVENTED];
+    static ROWS: [&Kind; 2] = [&rows::JOB, &WRAPPED];
     let template = json!({"spec": {"cars": [{"pod": {"spec": {}}, "seats": 3}, {"seats": 2}]}});
     let found = |version: &str| infer::pod_sets(Kinds::new(&ROWS), version, "Train", &template).unwrap();
     let sets = found("example.com/v1");

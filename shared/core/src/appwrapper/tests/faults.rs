@@ -108,6 +108,23 @@ fn a_missing_or_leaving_child_is_final() {
     });
 }
 
+/// The watch of pods is ahead of the watch of children: it shows the child, a pod, as failed because it is being deleted.
+///
+/// Spec: appwrapper B68, B69.
+#[test]
+fn a_child_pod_that_is_deleted_is_missing_and_has_not_failed() {
+    let mut world = World::running().tuned(|k| k.failure_grace = secs(0));
+    let Child::Present { uid, .. } = world.components[0].child.clone() else {
+        panic!()
+    };
+    let pod = &mut world.pods[0];
+    (pod.uid, pod.phase, pod.leaving) = (uid, PodPhase::Failed, true);
+    world.pass();
+    world.is(Phase::Failed);
+    assert_eq!(world.status.retries, 0);
+    assert!(world.said("Unhealthy").starts_with("True/MissingComponent/"));
+}
+
 /// Spec: appwrapper 2.3 T10, N-6, N-30.
 #[test]
 fn what_cannot_be_read_decides_nothing() {

@@ -21,6 +21,7 @@ const PASSES_MAX: usize = 50;
     clippy::struct_excessive_bools,
     reason = "each is a fact that a test sets by itself"
 )]
+#[derive(Default)]
 pub(super) struct World {
     pub(super) now: Timestamp,
     pub(super) status: Status,
@@ -68,6 +69,12 @@ pub(super) fn component(nature: Nature, replicas: &[i32]) -> Component {
     }
 }
 
+impl Default for Knobs {
+    fn default() -> Self {
+        Self::of(&Settings::default())
+    }
+}
+
 impl World {
     /// A world in which nothing exists and nothing is stuck.
     pub(super) fn new(components: impl IntoIterator<Item = Component>) -> Self {
@@ -76,24 +83,8 @@ impl World {
             component.identity.name = format!("child-{index}");
         }
         Self {
-            now: Timestamp::UNIX_EPOCH,
-            status: Status::default(),
-            suspended: false,
-            deleting: false,
-            finalizer: false,
-            gone: false,
             components,
-            pods: Vec::new(),
-            answers: BTreeMap::new(),
-            hung: BTreeSet::new(),
-            stubborn: BTreeSet::new(),
-            unread: None,
-            evict: BTreeMap::new(),
-            knobs: Knobs::of(&Settings::default()),
-            notes: Vec::new(),
-            deleted: Vec::new(),
-            creations: Vec::new(),
-            uids: 0,
+            ..Self::default()
         }
     }
 

@@ -9,11 +9,6 @@ fn failed() -> RemoteWorkload {
     }
 }
 
-const ENDED: RemoteJob = RemoteJob {
-    finished: true,
-    ..RUNNING
-};
-
 /// Chosen on `a`, where it failed; it is to be tried elsewhere up to `limit` times.
 fn failed_on_a(limit: usize) -> Case {
     let mut case = Case::won().remote("a", reachable(Some(failed()), Some(ENDED)));

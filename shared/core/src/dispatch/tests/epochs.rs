@@ -69,11 +69,7 @@ fn a_copy_of_an_earlier_dispatch_neither_wins_nor_ends_nor_evicts() {
         finished: Some(said("Succeeded", "done")),
         ..old(admitted(1))
     };
-    let done = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
-    let plan = second().remote("a", reachable(Some(ended), Some(done))).plan();
+    let plan = second().remote("a", reachable(Some(ended), Some(ENDED))).plan();
     assert!(!plan.status.conditions.is_true("Finished"));
     assert_eq!((plan.mirrors(), plan.check().0), (None, CheckPhase::Retry));
     assert_eq!(plan.failed, [("a".into(), Cause::Outdated)]);
@@ -82,10 +78,7 @@ fn a_copy_of_an_earlier_dispatch_neither_wins_nor_ends_nor_evicts() {
 /// Spec: safety F15
 #[test]
 fn a_job_of_an_earlier_dispatch_makes_room_for_this_one() {
-    let copy = RemoteWorkload {
-        epoch: 2,
-        ..admitted(1)
-    };
+    let copy = numbered(2);
     let plan = second()
         .remote("a", reachable(Some(copy.clone()), Some(RUNNING)))
         .plan();
@@ -97,10 +90,7 @@ fn a_job_of_an_earlier_dispatch_makes_room_for_this_one() {
 /// Spec: safety F15
 #[test]
 fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
-    let ahead = RemoteWorkload {
-        epoch: 5,
-        ..admitted(1)
-    };
+    let ahead = numbered(5);
     let case = Case::new()
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(ahead), None));
@@ -111,10 +101,7 @@ fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
 /// Spec: safety 1 I9, F15
 #[test]
 fn a_number_that_another_worker_made_up_ends_no_run_and_is_passed_when_the_run_is_over() {
-    let forged = RemoteWorkload {
-        epoch: 1_000,
-        ..admitted(1)
-    };
+    let forged = numbered(1_000);
     let case = Case::won().remote("b", reachable(Some(forged), None));
     let plan = case.plan();
     assert_eq!((plan.epoch, plan.check().0), (1, CheckPhase::Ready));
@@ -134,10 +121,7 @@ fn a_number_that_another_worker_made_up_ends_no_run_and_is_passed_when_the_run_i
 /// Spec: safety 1 I9
 #[test]
 fn a_number_after_which_none_could_come_is_not_believed() {
-    let last = RemoteWorkload {
-        epoch: u64::MAX,
-        ..admitted(1)
-    };
+    let last = numbered(u64::MAX);
     let plan = Case::new()
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(last), None))

@@ -48,7 +48,7 @@ fn a_namespace_that_is_missing_is_named_with_every_cluster_that_lacks_it() {
     );
     assert_eq!(
         waiting.next_step(),
-        format!("create namespace {namespace} on a, b")
+        format!("create namespace {namespace} on a, b (roadstead sync plan a shows what it lacks)")
     );
 }
 

@@ -224,11 +224,7 @@ fn a_stale_admission_elsewhere_is_not_followed_while_the_winner_is_away() {
 /// Spec: multikueue 11.60, safety 3.7
 #[test]
 fn the_end_is_mirrored_before_the_remote_job_goes() {
-    let ended = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
-    let mut case = Case::won().remote("a", reachable(Some(finished("Succeeded")), Some(ended)));
+    let mut case = Case::won().remote("a", reachable(Some(finished("Succeeded")), Some(ENDED)));
     let plan = case.plan();
     let condition = plan.status.conditions.when_true("Finished").unwrap();
     assert_eq!(
@@ -250,11 +246,7 @@ fn the_end_is_mirrored_before_the_remote_job_goes() {
 /// Spec: safety 2 W9
 #[test]
 fn a_finished_job_whose_workload_was_tidied_away_is_not_run_again() {
-    let ended = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
-    let plan = Case::won().remote("a", reachable(None, Some(ended))).plan();
+    let plan = Case::won().remote("a", reachable(None, Some(ENDED))).plan();
     assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
     let plan = Case::won()
         .remote("a", reachable(Some(finished("Succeeded")), None))
@@ -564,11 +556,7 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     let plan = case.plan();
     assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
     // The counts of a job may be older than its last pods.
-    let held = RemoteJob {
-        pods: PodsThere::None,
-        ..RUNNING
-    };
-    let plan = case.clone().remote("a", reachable(None, Some(held))).plan();
+    let plan = case.clone().remote("a", reachable(None, Some(HELD))).plan();
     assert_eq!(
         (plan.cluster(), plan.waits_for()),
         (None, Some("StoppingOnWorker"))
@@ -597,11 +585,7 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
         (of_a.reply, of_a.detail.as_str()),
         (Reply::Stopping, "jobs \"j\" is forbidden")
     );
-    let ended = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
-    let plan = case.clone().remote("a", reachable(None, Some(ended))).plan();
+    let plan = case.clone().remote("a", reachable(None, Some(ENDED))).plan();
     assert_eq!(plan.cluster(), Some("b"), "what has ended has no pods");
     case = case.remote("a", reachable(None, None));
     assert_eq!(case.plan().cluster(), Some("b"));

@@ -13,6 +13,17 @@ fn evicted(why: &str) -> Case {
     case
 }
 
+/// A copy that its worker has stopped as it was asked to.
+fn stopped() -> RemoteWorkload {
+    RemoteWorkload {
+        active: false,
+        admitted: None,
+        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
+        stop: Stop::Requested,
+        ..remote()
+    }
+}
+
 /// Spec: safety 1 I1
 #[test]
 fn where_it_runs_is_not_forgotten_before_anything_is_known() {
@@ -33,18 +44,7 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     let message = "Evicted on manager: Preempted to make room".to_owned();
     assert_eq!(plan.on("a"), [RequestStop { message }]);
     assert_eq!((plan.mirrors(), plan.cluster()), (Some("a"), Some("a")));
-    let stopped = RemoteWorkload {
-        active: false,
-        admitted: None,
-        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
-        stop: Stop::Requested,
-        ..remote()
-    };
-    let suspended = RemoteJob {
-        pods: PodsThere::None,
-        ..RUNNING
-    };
-    let case = case.remote("a", reachable(Some(stopped), Some(suspended)));
+    let case = case.remote("a", reachable(Some(stopped()), Some(HELD)));
     let plan = case.plan();
     assert_eq!((plan.on("a"), plan.cluster()), (&[][..], None));
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
@@ -67,14 +67,7 @@ fn a_stopped_copy_that_does_not_count_its_last_pods_goes_after_them() {
         [RequestStop { message }],
         "its worker stops it first"
     );
-    let stopped = RemoteWorkload {
-        active: false,
-        admitted: None,
-        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
-        stop: Stop::Requested,
-        ..remote()
-    };
-    let plan = case(stopped).plan();
+    let plan = case(stopped()).plan();
     let gone = [
         RemoteAction::DeleteJob,
         RemoteAction::StripFinalizer,
@@ -106,18 +99,7 @@ fn a_workload_that_is_deleted_takes_its_run_with_it() {
         (lost.cluster(), lost.waits_for(), lost.stopped),
         (Some("a"), Some("WorkerLost"), false)
     );
-    let stopped = RemoteWorkload {
-        active: false,
-        admitted: None,
-        evicted: Some(said("Deactivated", "x")),
-        stop: Stop::Requested,
-        ..remote()
-    };
-    let held = RemoteJob {
-        pods: PodsThere::None,
-        ..RUNNING
-    };
-    let plan = case.remote("a", reachable(Some(stopped), Some(held))).plan();
+    let plan = case.remote("a", reachable(Some(stopped()), Some(HELD))).plan();
     assert_eq!((plan.cluster(), plan.stopped), (None, true));
 }
 
@@ -156,21 +138,42 @@ fn a_job_that_is_already_going_is_let_go_once() {
     assert_eq!(plan.on("a"), [RemoteAction::DeleteJob]);
 }
 
+/// Its worker preempted it and deleted its pods, which keep the finalizer of the worker's engine as long as the Workload is there.
+///
+/// Spec: jobs 12.8
+#[test]
+fn a_group_whose_pods_are_gone_on_their_nodes_is_let_go_with_its_workload() {
+    let group = |pods| {
+        let job = RemoteJob {
+            life: Life::Deleting,
+            kept: false,
+            pods,
+            ..RUNNING
+        };
+        let preempted = RemoteWorkload {
+            evicted: Some(said("Preempted", "x")),
+            ..admitted(1)
+        };
+        evicted("the worker preempted it").remote("a", reachable(Some(preempted), Some(job)))
+    };
+    assert_eq!(group(PodsThere::Some).plan().on("a"), []);
+    assert_eq!(
+        group(PodsThere::None).plan().on("a"),
+        [RemoteAction::StripFinalizer, RemoteAction::DeleteWorkload]
+    );
+}
+
 /// Spec: safety 1 I11
 #[test]
 fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
     let case = evicted("switched off");
-    let done = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
     let ends = |reason| RemoteWorkload {
         finished: Some(said(reason, "x")),
         ..admitted(1)
     };
     let late = case.clone();
     let plan = late
-        .remote("a", reachable(Some(ends("Succeeded")), Some(done)))
+        .remote("a", reachable(Some(ends("Succeeded")), Some(ENDED)))
         .plan();
     assert!(plan.status.conditions.is_true("Finished"));
     assert_eq!(
@@ -178,7 +181,7 @@ fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
         (Some("a"), Some("a"), 1)
     );
 
-    let tidied = case.clone().remote("a", reachable(None, Some(done))).plan();
+    let tidied = case.clone().remote("a", reachable(None, Some(ENDED))).plan();
     assert_eq!(
         (tidied.cluster(), tidied.mirrors(), tidied.epoch),
         (Some("a"), Some("a"), 1),
@@ -230,11 +233,7 @@ fn an_evicted_copy_that_its_worker_could_start_again_is_removed() {
         evicted: Some(said("Preempted", "x")),
         ..remote()
     };
-    let held = RemoteJob {
-        pods: PodsThere::None,
-        ..RUNNING
-    };
-    let case = evicted("x").remote("a", reachable(Some(queued), Some(held)));
+    let case = evicted("x").remote("a", reachable(Some(queued), Some(HELD)));
     let plan = case.plan();
     assert_eq!(
         plan.on("a"),

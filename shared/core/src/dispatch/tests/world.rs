@@ -175,23 +175,16 @@ impl World {
             status: status.clone(),
             stored: Some(self.stored.clone()),
             local: self.local,
-            owner: Owner::Managed,
             clusters: self.listed.clone(),
-            behind: None,
             remotes: remotes.collect(),
             failures: self.failures.clone(),
-            refusals: BTreeMap::new(),
-            max_execution_secs: None,
             deleting: self.deleting,
             job: self.job,
             epoch: self.epoch,
-            highest: 0,
-            elsewhere: Elsewhere::default(),
             lost: self.lost,
             dispatcher: self.dispatcher,
-            round: None,
-            sites: BTreeMap::new(),
             now: self.minute,
+            ..Case::new()
         };
         let plan = case.plan();
         self.judge(&status, &plan);

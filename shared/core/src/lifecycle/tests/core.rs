@@ -1,7 +1,7 @@
 //! A process whose controller `core` is switched off.
 
 use super::super::*;
-use super::world::{World, job, queue, reserve};
+use super::world::{World, ended, job, queue, reserve};
 
 fn without_core() -> World {
     let mut world = World::new();
@@ -18,17 +18,7 @@ fn without_core_what_asks_for_no_check_is_admitted_and_its_end_is_told() {
     world.pass();
     world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
     world.proposal = None;
-    world.job = JobFacts::Present {
-        finished: Some(Outcome {
-            success: true,
-            message: "done".to_owned(),
-        }),
-        active: false,
-        suspended: false,
-        ready: true,
-        reclaimable: std::collections::BTreeMap::new(),
-        missing: None,
-    };
+    ended(&mut world, true);
     world.pass();
     world.check("Finished", Truth::True, "Succeeded", "done");
 }
@@ -38,9 +28,7 @@ fn without_core_what_asks_for_no_check_is_admitted_and_its_end_is_told() {
 fn without_core_checks_and_stopped_queues_take_nothing_away() {
     let mut world = without_core();
     world.queue = Some(queue(&[("a", &[])]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     assert!(world.workload.has_quota());
     assert!(
         !world.workload.status.conditions.is_true("Admitted"),

@@ -1,7 +1,7 @@
 //! Making room for others.
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, queue, reserve, texts};
+use super::world::{NOW, World, admission, at, job, pending, queue, reserve, texts};
 use crate::name::{CheckName, ClusterName};
 use crate::preempt::PreemptReason;
 use crate::status::{CheckPhase, GatePosition, PreemptionGate};
@@ -149,10 +149,7 @@ fn a_preemption_that_its_gate_forbids_is_told_in_a_condition_of_its_own() {
     };
     world.workload.status.preemption_gates = [("kueue.x-k8s.io/multikueue".to_owned(), gate)].into();
     let message = "Workload requires preemption, but it's gated";
-    world.proposal = Some(Proposal::Pending {
-        reason: "AdmissionGated".into(),
-        message: message.to_owned(),
-    });
+    world.proposal = Some(pending("AdmissionGated", message));
     world.pass();
     world.check("QuotaReserved", Truth::False, "AdmissionGated", message);
     world.check(

@@ -11,20 +11,13 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {
         let mut world = World::new();
         world.queue = Some(queue(&[("chk", &[]), ("slow", &[])]));
-        world.proposal = Some(reserve("spot"));
-        world.pass();
-        world.proposal = None;
+        world.reserve();
         world.verdict("chk", CheckPhase::Ready, "", None);
         world.workload.status.nominated = vec![ClusterName::from("w1")];
         change(&mut world);
         world.pass();
         world.check("QuotaReserved", Truth::False, reason, message);
-        world.check(
-            "Admitted",
-            Truth::False,
-            "NoReservation",
-            "The workload has no reservation",
-        );
+        world.has_no_reservation();
         assert!(!world.workload.is_evicted());
         assert_eq!(world.workload.status.admission, None);
         assert_eq!(world.workload.status.nominated, []);
@@ -68,16 +61,11 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
 fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_admitted() {
     let mut world = World::new();
     world.queue = Some(queue(&[("chk", &[]), ("slow", &[])]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     world.job = job(true, true);
     world.queue.as_mut().unwrap().stop = StopPolicy::Hold;
     world.pass();
-    assert!(
-        world.workload.status.conditions.is_true("QuotaReserved"),
-        "a running job stays"
-    );
+    assert!(world.workload.has_quota(), "a running job stays");
     world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
     world.pass();
     world.check(
@@ -86,13 +74,10 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
         "ClusterQueueStopped",
         "The ClusterQueue is stopped",
     );
-    assert!(
-        world.workload.status.conditions.is_true("QuotaReserved"),
-        "until it has stopped"
-    );
+    assert!(world.workload.has_quota(), "until it has stopped");
     world.job = job(false, true);
     world.pass();
-    assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+    assert!(!world.workload.has_quota());
 }
 
 /// Spec: admission-engine 3.7. A reservation that an administrator writes by hand waits for no check and is admitted, whether its queues
@@ -107,9 +92,7 @@ fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_mi
     for remove in gone {
         let mut world = World::new();
         world.queue = Some(queue(&[]));
-        world.proposal = Some(reserve("spot"));
-        world.pass();
-        world.proposal = None;
+        world.reserve();
         let mut by_hand = Conditions::default();
         by_hand.set("QuotaReserved", Truth::True, "ByHand", "", at(NOW));
         world.workload.status.conditions = by_hand;
@@ -118,7 +101,7 @@ fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_mi
         world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
         world.pass();
         world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
-        assert!(world.workload.status.conditions.is_true("QuotaReserved"));
+        assert!(world.workload.has_quota());
     }
 }
 
@@ -127,16 +110,14 @@ fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_mi
 fn a_reservation_in_a_missing_queue_is_not_admitted_for_the_moment_until_the_other_queue_drains_it() {
     let mut world = World::new();
     world.queue = Some(queue(&[]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     let mut by_hand = Conditions::default();
     by_hand.set("QuotaReserved", Truth::True, "ByHand", "", at(NOW));
     world.workload.status.conditions = by_hand;
     world.queue = None;
     world.local_stop = Some(StopPolicy::HoldAndDrain);
     world.pass();
-    assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+    assert!(!world.workload.has_quota());
     assert!(!world.workload.is_evicted());
 }
 
@@ -151,12 +132,7 @@ fn what_nothing_was_decided_about_says_so_at_once_where_that_is_asked_for() {
     world.pass();
     let message = "Workload is pending evaluation in the scheduling queue";
     world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
-    world.check(
-        "Admitted",
-        Truth::False,
-        "NoReservation",
-        "The workload has no reservation",
-    );
+    world.has_no_reservation();
 }
 
 /// Spec: api API-9.6

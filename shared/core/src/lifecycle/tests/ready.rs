@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, ready_job};
+use super::world::{NOW, World, admission, at, job, pending, ready_job};
 use crate::preempt::PreemptReason;
 use crate::status::Requeue;
 
@@ -234,10 +234,10 @@ fn before_admission_the_pods_are_not_ready_and_off_means_nothing_is_told() {
     let mut world = World::new();
     world.policy = wait(None, 3600);
     world.job = ready_job();
-    world.proposal = Some(Proposal::Pending {
-        reason: "WaitingForPodsReady".into(),
-        message: "waiting for all admitted workloads to be in PodsReady condition".to_owned(),
-    });
+    world.proposal = Some(pending(
+        "WaitingForPodsReady",
+        "waiting for all admitted workloads to be in PodsReady condition",
+    ));
     world.pass();
     world.check("PodsReady", Truth::False, "WaitForStart", NOT_READY);
     assert!(!world.workload.pods_ready());

@@ -1,5 +1,7 @@
 //! Groups of pods with missing members.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 /// Spec: jobs 12.10, 15.104
@@ -39,11 +41,7 @@ fn a_group_that_lacks_pods_says_so_until_it_has_them_and_then_once_more() {
         "No pods need replacement".to_owned(),
     );
     assert_eq!(told(&world), Some(whole));
-    world
-        .workload
-        .status
-        .conditions
-        .set("Evicted", Truth::True, "Preempted", "make room", at(world.now));
+    world.set("Evicted", Truth::True, "Preempted", "make room");
     world.job = lacks(Some(2));
     world.pass();
     let evicted = (Truth::True, "Preempted".to_owned(), "make room".to_owned());

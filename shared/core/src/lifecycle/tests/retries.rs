@@ -1,7 +1,7 @@
 //! How often a check was tried again.
 
 use super::super::*;
-use super::world::{World, at, queue, reserve};
+use super::world::{World, at, queue};
 use crate::name::CheckName;
 
 /// Only a retry counts, a rejection still shows how often the check was retried, and a reactivated Workload begins at zero.
@@ -26,16 +26,12 @@ fn an_eviction_counts_retries_and_forgets_them_with_every_other_verdict() {
 
     let mut world = World::new();
     world.queue = Some(queue(&[("chk", &[])]));
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     world.verdict("chk", CheckPhase::Retry, "no room", Some(30));
     world.pass();
     world.now += 30;
     world.pass();
-    world.proposal = Some(reserve("spot"));
-    world.pass();
-    world.proposal = None;
+    world.reserve();
     let name = CheckName::from("chk");
     let check = world.workload.status.checks.get_mut(&name).unwrap();
     (check.phase, check.requeue_after_secs) = (CheckPhase::Rejected, None);

@@ -60,6 +60,28 @@ pub(super) fn reserve(flavor: &str) -> Proposal {
     }
 }
 
+pub(super) fn pending(reason: &'static str, message: &str) -> Proposal {
+    Proposal::Pending {
+        reason: reason.into(),
+        message: message.to_owned(),
+    }
+}
+
+pub(super) fn ended(world: &mut World, success: bool) {
+    let message = if success { "done" } else { "exit 1" };
+    world.job = JobFacts::Present {
+        finished: Some(Outcome {
+            success,
+            message: message.to_owned(),
+        }),
+        active: false,
+        suspended: false,
+        ready: false,
+        reclaimable: BTreeMap::new(),
+        missing: None,
+    };
+}
+
 pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
     JobFacts::Present {
         finished: None,
@@ -122,14 +144,18 @@ impl World {
         world
     }
 
+    /// Gives it quota.
+    pub(super) fn reserve(&mut self) {
+        self.proposal = Some(reserve("spot"));
+        self.pass();
+        self.proposal = None;
+    }
+
     /// Gives it quota, no checks asked, and starts the job.
     pub(super) fn admit(&mut self) {
-        let world = self;
-        world.proposal = Some(reserve("spot"));
-        world.pass();
-        world.proposal = None;
-        world.job = job(true, false);
-        assert!(world.workload.is_admitted());
+        self.reserve();
+        self.job = job(true, false);
+        assert!(self.workload.is_admitted());
     }
 
     fn look(&self) -> (Next, Vec<Note>) {
@@ -174,6 +200,26 @@ impl World {
             (truth, reason.to_owned(), message.to_owned()),
             "{kind}"
         );
+    }
+
+    pub(super) fn has_no_reservation(&self) {
+        let message = "The workload has no reservation";
+        self.check("Admitted", Truth::False, "NoReservation", message);
+    }
+
+    /// The names of its checks.
+    pub(super) fn checks(&self) -> Vec<&str> {
+        self.workload
+            .status
+            .checks
+            .keys()
+            .map(CheckName::as_str)
+            .collect()
+    }
+
+    pub(super) fn set(&mut self, kind: &'static str, truth: Truth, reason: &'static str, message: &str) {
+        let conditions = &mut self.workload.status.conditions;
+        conditions.set(kind, truth, reason, message, at(self.now));
     }
 
     pub(super) fn verdict(

@@ -187,10 +187,9 @@ fn quota_is_reclaimed_from_queues_that_borrow_until_they_do_not() {
     assert_eq!(scene.victims("c1", 1, 2_000), ["c1-mid InClusterQueue"]);
 }
 
-/// Spec: admission-engine B119.
-#[test]
-fn the_message_names_both_and_the_way_to_both() {
-    let mut scene = Scene::default()
+/// `q` shares the quota of cohort `c`; `q_borrowing` has none and is outside of it.
+fn subtree() -> Scene {
+    Scene::default()
         .cohort("r", "", own(0), Weight::ONE)
         .cohort("c", "r", own(2_000), Weight::ONE)
         .queue(&with(
@@ -198,7 +197,12 @@ fn the_message_names_both_and_the_way_to_both() {
             policy(WithinClusterQueue::Never, Reclaim::Any),
         ))
         .queue(&queue("q_borrowing", "r", own(0)))
-        .holds("q_borrowing", "victim", 0, 2_000);
+}
+
+/// Spec: admission-engine B119.
+#[test]
+fn the_message_names_both_and_the_way_to_both() {
+    let mut scene = subtree().holds("q_borrowing", "victim", 0, 2_000);
     let nomination = scene.nominate("q", &asks("incoming", 0, 2_000));
     let text = |uid: &str, job: Option<&str>| {
         let job = job.map(crate::name::Uid::from);
@@ -275,19 +279,9 @@ fn who_must_borrow_takes_only_from_low_priorities() {
 /// Spec: admission-engine B125, B126.
 #[test]
 fn what_fits_in_the_quota_of_a_subtree_takes_from_outside_of_it() {
-    let tree = || {
-        Scene::default()
-            .cohort("r", "", own(0), Weight::ONE)
-            .cohort("c", "r", own(2_000), Weight::ONE)
-            .queue(&with(
-                queue("q", "c", own(0)),
-                policy(WithinClusterQueue::Never, Reclaim::Any),
-            ))
-            .queue(&queue("q_borrowing", "r", own(0)))
-    };
-    let mut scene = tree().holds("q_borrowing", "victim", 0, 2_000);
+    let mut scene = subtree().holds("q_borrowing", "victim", 0, 2_000);
     assert_eq!(scene.victims("q", 0, 2_000), ["victim InCohortReclamation"]);
-    let mut scene = tree()
+    let mut scene = subtree()
         .queue(&queue("q_nominal", "r", own(2_000)))
         .holds("q_borrowing", "victim", 0, 2_000)
         .holds("q_nominal", "rightful", -10, 2_000);

@@ -9,7 +9,7 @@ use super::histories::preemption;
 use super::{Event, Server, Step, audit, key};
 use crate::cycle::Decision;
 use crate::name::{Key, Uid};
-use crate::queue::{ClusterQueue, LocalQueue, StopPolicy, Strategy, Weight};
+use crate::queue::{ClusterQueue, LocalQueue, Strategy};
 use crate::reason::Reason;
 use crate::rules::{FairStrategy, PreemptionRules};
 use crate::state::fixtures::{cluster_queue, cohort, finish, flavor, group, release};
@@ -103,8 +103,7 @@ impl Play {
                 server.take(&Step::Tell(Event::LocalQueue(LocalQueue {
                     key: Key::new(namespace, format!("lq{number}")),
                     cluster_queue: queue.name.clone(),
-                    stop: StopPolicy::None,
-                    weight: Weight::ONE,
+                    ..LocalQueue::default()
                 })));
             }
             server.take(&Step::Tell(Event::ClusterQueue(Box::new(queue))));

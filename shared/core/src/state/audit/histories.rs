@@ -208,8 +208,7 @@ pub(super) fn ground() -> Vec<Step> {
         events.push(Event::LocalQueue(LocalQueue {
             key: Key::new(namespace, name),
             cluster_queue: cluster.into(),
-            stop: StopPolicy::None,
-            weight: crate::queue::Weight::ONE,
+            ..LocalQueue::default()
         }));
     }
     events.push(Event::Synced);

@@ -93,7 +93,7 @@ struct One {
 
 fn replica(server: &Server, place: &str) -> One {
     let (permit, leadership) = (Permit::waiting(), Leadership::waiting());
-    let readiness = Readiness::new();
+    let readiness = Readiness::default();
     let parts = (
         permit.clone(),
         leadership.clone(),
