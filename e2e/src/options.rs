@@ -32,10 +32,13 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
 pub const PLAYED_JOBSETS: &str = "jobset-controller";
 /// The `PyTorchJob` controller of an embedded control plane, as [`PLAYED_JOBSETS`].
 pub const PLAYED_PYTORCHJOBS: &str = "pytorchjob-controller";
+/// The `RayJob` controller of an embedded control plane, as [`PLAYED_JOBSETS`].
+pub const PLAYED_RAYJOBS: &str = "rayjob-controller";
 /// The kind that each of these controllers plays.
-pub(crate) const PLAYED: [(&str, roadstead_world::Kind); 2] = [
+pub(crate) const PLAYED: [(&str, roadstead_world::Kind); 3] = [
     (PLAYED_JOBSETS, roadstead_world::Kind::JobSet),
     (PLAYED_PYTORCHJOBS, roadstead_world::Kind::PyTorchJob),
+    (PLAYED_RAYJOBS, roadstead_world::Kind::RayJob),
 ];
 
 /// The kind of a control plane.

@@ -9,17 +9,18 @@
 //!
 //! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait.
 //! `perf sick`: beside a worker that fails. `perf worker`: one worker under many bare Workloads. `perf wrappers`: one worker with many
-//! `AppWrappers`. `perf engine`: the decisions alone, without Kubernetes.
+//! `AppWrappers`. `perf groups`: one worker with many groups of pods. `perf engine`: the decisions alone, without Kubernetes.
 //!
 //! Reading order: this file (the report), `federation` (the run), `bare` (the bare client), `eyes` (times of observations),
 //! `requests` (requests to the API servers), `limits` (the limits of `--check`), `crowd`, `herd`, `sick`, `worker`, `wrappers`,
-//! `engine`.
+//! `groups`, `engine`.
 
 mod bare;
 pub mod crowd;
 pub mod engine;
 mod eyes;
 mod federation;
+pub mod groups;
 pub mod herd;
 mod limits;
 mod requests;
@@ -61,6 +62,8 @@ pub enum What {
     Worker(worker::Sizes),
     /// Time, requests, CPU and memory of the controller of many `AppWrappers`: ours or the reference's operator
     Wrappers(wrappers::Sizes),
+    /// Time, requests, CPU and memory of the engine that admits many groups of pods: ours or the reference
+    Groups(groups::Sizes),
     /// Time, CPU and memory of the decisions alone, without Kubernetes
     Engine(engine::Sizes),
 }
@@ -260,6 +263,15 @@ pub async fn main(args: Args) -> ExitCode {
                         .iter()
                         .try_for_each(|report| print(report, &report.requests, false)),
                 }
+            }
+            What::Groups(sizes) => {
+                let reports = groups::measure(&sizes).await?;
+                if sizes.json {
+                    return print(&reports, &[], true);
+                }
+                reports
+                    .iter()
+                    .try_for_each(|report| print(report, &report.requests, false))
             }
             What::Engine(sizes) => {
                 let json = sizes.json;

@@ -24,6 +24,7 @@ mod objects;
 mod ports;
 pub mod programs;
 mod rival;
+mod single;
 mod solo;
 pub mod spec;
 mod subject;
@@ -46,8 +47,9 @@ pub use configuration::merge;
 pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
-pub use programs::Programs;
+pub use programs::{Programs, told_by_cargo};
 pub use rival::Rival;
+pub use single::Single;
 pub use solo::Solo;
 pub use spec::{Engine, Queue, Spec, Worker};
 pub use subject::Handles;
@@ -505,6 +507,11 @@ impl Stage {
         let all = self.configuration["integrations"]["frameworks"].as_array()?;
         let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
         Some(all.join(","))
+    }
+
+    /// The program `roadstead`.
+    pub fn program(&self) -> &Path {
+        &self.programs.command
     }
 
     /// The administrator's kubeconfig of a cluster, in a file that lives as long as the stage.

@@ -488,8 +488,11 @@ fn say_how_to_look(voice: &Voice, stage: &Stage, kubeconfigs: Option<&Kubeconfig
     };
     voice.plain("The federation stays up until Ctrl-C. To look around, in another terminal:\n");
     voice.plain(&format!("  export KUBECONFIG={}", path(MANAGER).display()));
-    voice.plain("  kubectl get jobs,jobsets,pytorchjobs,appwrappers,pods -A");
+    voice.plain("  kubectl get jobs,jobsets,pytorchjobs,rayjobs,appwrappers,pods -A");
     voice.plain("  kubectl get workloads -A");
+    for verb in ["get jobs -A -o wide", "top"] {
+        voice.plain(&format!("  {} {verb}", stage.program().display()));
+    }
     for worker in [EAST, WEST] {
         voice.plain(&format!(
             "  kubectl --kubeconfig {} get jobs,pods -A",

@@ -6,7 +6,7 @@ use roadstead_api::constants::annotations::POD_GROUP_TOTAL_COUNT;
 use roadstead_api::constants::labels::{POD_GROUP_NAME, PRIORITY_CLASS, QUEUE_NAME};
 use serde_json::{Value, json};
 
-use crate::options::{Kind, Node, Options, PLAYED_JOBSETS, PLAYED_PYTORCHJOBS, RUN_SECONDS};
+use crate::options::{Kind, Node, Options, PLAYED_JOBSETS, PLAYED_PYTORCHJOBS, PLAYED_RAYJOBS, RUN_SECONDS};
 use crate::stage::{Queue, Spec, Worker};
 
 pub(super) const MANAGER: &str = "manager";
@@ -55,6 +55,8 @@ pub(super) enum Shape {
     JobSet,
     /// A `PyTorchJob` of one master, and a worker for each further pod.
     PyTorchJob,
+    /// A `RayJob` of one head. With more pods they are a head, a submitter, and a worker for each further one.
+    RayJob,
     /// An `AppWrapper` around two Jobs.
     AppWrapper,
     /// Plain pods that name the same group.
@@ -63,10 +65,11 @@ pub(super) enum Shape {
 
 impl Shape {
     /// All kinds.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Job,
         Self::JobSet,
         Self::PyTorchJob,
+        Self::RayJob,
         Self::AppWrapper,
         Self::PodGroup,
     ];
@@ -78,7 +81,7 @@ impl Shape {
         Self::Job,
         Self::PyTorchJob,
         Self::AppWrapper,
-        Self::Job,
+        Self::RayJob,
         Self::Job,
         Self::Job,
     ];
@@ -98,6 +101,7 @@ impl Shape {
             Self::Job => ("batch", "v1", "Job"),
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "PyTorchJob"),
+            Self::RayJob => ("ray.io", "v1", "RayJob"),
             Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "AppWrapper"),
             Self::PodGroup => ("", "v1", "Pod"),
         };
@@ -110,6 +114,7 @@ impl Shape {
             Self::Job => "batch/job",
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
+            Self::RayJob => "ray.io/rayjob",
             Self::AppWrapper => "workload.codeflare.dev/appwrapper",
             Self::PodGroup => "pod",
         }
@@ -138,6 +143,25 @@ impl Shape {
                     roles["Worker"] = role(pods - 1);
                 }
                 json!({"runPolicy": {"suspend": true}, "pytorchReplicaSpecs": roles})
+            }
+            Self::RayJob => {
+                let mut lasts = json!({"spec": template["spec"]});
+                lasts["spec"]["restartPolicy"] = "Always".into();
+                let (mode, head) = if pods > 1 {
+                    ("K8sJobMode", &lasts)
+                } else {
+                    ("HTTPMode", template)
+                };
+                let group = json!({"groupName": "worker", "replicas": pods - 2, "template": lasts});
+                let groups: Vec<Value> = (pods > 2).then_some(group).into_iter().collect();
+                let mut spec = json!({
+                    "suspend": true, "shutdownAfterJobFinishes": true, "submissionMode": mode,
+                    "rayClusterSpec": {"headGroupSpec": {"template": head}, "workerGroupSpecs": groups},
+                });
+                if pods > 1 {
+                    spec["submitterPodTemplate"] = template.clone();
+                }
+                spec
             }
             Self::AppWrapper => {
                 let child = |part: &str, pods: i32| {
@@ -171,6 +195,7 @@ pub(super) fn clusters(kind: Kind) -> Spec {
         for (shape, controller) in [
             (Shape::JobSet, PLAYED_JOBSETS),
             (Shape::PyTorchJob, PLAYED_PYTORCHJOBS),
+            (Shape::RayJob, PLAYED_RAYJOBS),
         ] {
             if shapes.contains(&shape) {
                 options.controllers.push(controller.to_owned());
@@ -404,6 +429,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_short_demo_has_all_kinds_too() {
+        let jobs = jobs(11, Kind::Embedded);
+        let kinds: BTreeSet<_> = jobs.iter().map(|job| job.objects[0]["kind"].as_str()).collect();
+        assert_eq!(kinds.len(), Shape::ALL.len());
+    }
 
     #[test]
     fn every_count_has_all_parts_and_distinct_names() {

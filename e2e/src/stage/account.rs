@@ -62,7 +62,7 @@ impl Who {
 
 /// The rights of a process, with the integrations that a test may switch on.
 fn ours(process: Process) -> Vec<Value> {
-    let kinds: Vec<&Kind> = TABLE.built().collect();
+    let kinds: Vec<&Kind> = TABLE.iter().collect();
     manifests(process, SYSTEM_NAMESPACE, &kinds)
 }
 

@@ -245,9 +245,11 @@ impl Runs {
                             "data": {"metricsConfig": off, "telemetryConfig": off}}),
                     ]
                 },
-                // Why so short: for this long the controller assumes that a missing pod is only not visible yet.
+                // Why so short: this often the controller looks at one Workflow, and for this long it takes a missing pod for not visible
+                // yet.
                 environment: &[
                     ("LEADER_ELECTION_DISABLE", "true"),
+                    ("DEFAULT_REQUEUE_TIME", "1s"),
                     ("RECENTLY_STARTED_POD_DURATION", "1s"),
                 ],
                 health: Health::Unasked,

@@ -1,7 +1,7 @@
 //! Roadstead's own binaries: found beside this executable if no source is newer, else built from the workspace.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -114,12 +114,7 @@ async fn build(manifest: &Path, profile: &str, progress: &Progress) -> Result<Pr
         .args(["--bin", MANAGER, "--bin", WORKER, "--bin", COMMAND])
         .args(["--profile", profile])
         .kill_on_drop(true);
-    // Why: build scripts depend on variables that cargo sets for this process. With them, this build and one from a shell
-    // would rebuild everything in turn.
-    for name in env::vars_os()
-        .map(|(name, _)| name)
-        .filter(|name| is_told_by_cargo(name))
-    {
+    for name in told_by_cargo() {
         command.env_remove(name);
     }
     let output = command
@@ -149,7 +144,16 @@ async fn build(manifest: &Path, profile: &str, progress: &Progress) -> Result<Pr
     })
 }
 
-/// Whether cargo sets this variable for the package whose program or test it runs.
+/// The variables that cargo sets for the package whose program or test it runs.
+///
+/// Why a build that this process starts must not get them: build scripts depend on some of them. That build, and the next one from a
+/// shell, would rebuild everything in turn.
+pub fn told_by_cargo() -> impl Iterator<Item = OsString> {
+    env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| is_told_by_cargo(name))
+}
+
 fn is_told_by_cargo(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]

@@ -1,26 +1,22 @@
 //! One cluster with the reference's controller alone, for comparisons with [`Solo`](super::Solo).
 
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::ops::{Deref, DerefMut};
 
-use kube::Client;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::time::sleep;
 
 use super::account::{self, Who};
 use super::kueue::{self, Kueue, Place};
+use super::single::Single;
 use super::subject::{Files, Subject};
-use super::{Error, PATIENCE, POLL, Part, client_of, objects, ports, system};
+use super::{Error, Part, client_of, objects, ports, system};
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of the reference. Everything ends when it is dropped or this process dies.
 #[derive(Debug)]
 pub struct Rival {
-    subject: Subject,
+    single: Single,
     token: String,
-    // Invariant: declared after the process that uses it.
-    plane: ControlPlane,
     _dir: TempDir,
 }
 
@@ -64,44 +60,31 @@ impl Rival {
         };
         let subject = Subject::start_kueue(cluster, Part::Worker, kueue, &place, files)?;
         kueue::mount(cluster, &client, &place.certificates).await?;
-        let mut rival = Self {
-            subject,
+        let mut single = Single::new(subject, plane);
+        single.wait("the reference").await?;
+        Ok(Self {
+            single,
             token,
-            plane,
             _dir: dir,
-        };
-        let started = Instant::now();
-        while !ports::is_ready(rival.subject.health()).await {
-            rival.subject.check()?;
-            if started.elapsed() > PATIENCE {
-                return Err(Error::NotReady {
-                    what: "the reference is not ready".to_owned(),
-                    waited: PATIENCE,
-                    detail: rival.subject.log_tail(),
-                });
-            }
-            sleep(POLL).await;
-        }
-        Ok(rival)
+        })
     }
 
-    /// An administrator's client.
-    pub fn client(&self) -> Result<Client, Error> {
-        client_of(&self.plane)
-    }
-
-    /// Where its process shows its metrics, over HTTPS and with [`Rival::token`].
-    pub const fn metrics(&self) -> SocketAddr {
-        self.subject.metrics()
-    }
-
-    /// The token of its account.
+    /// The token of the account of its process, whose metrics are shown over HTTPS and with it only.
     pub fn token(&self) -> &str {
         &self.token
     }
+}
 
-    /// The end of the log of the process.
-    pub fn log_tail(&self) -> String {
-        self.subject.log_tail()
+impl Deref for Rival {
+    type Target = Single;
+
+    fn deref(&self) -> &Single {
+        &self.single
+    }
+}
+
+impl DerefMut for Rival {
+    fn deref_mut(&mut self) -> &mut Single {
+        &mut self.single
     }
 }

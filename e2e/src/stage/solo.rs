@@ -1,32 +1,31 @@
 //! One cluster with a `roadstead-worker` alone: an admission engine without a manager.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use kube::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::account::Who;
 use super::command::run_command;
+use super::single::Single;
 use super::subject::Subject;
-use super::usage::Memory;
-use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, ports, system};
+use super::{Error, Part, Programs, account, client_of, objects, system};
 use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};
+
+/// Its name in errors.
+const WORKER: &str = "the worker";
 
 /// A running cluster with one `roadstead-worker`. Everything ends when it is dropped or this process dies.
 #[derive(Debug)]
 pub struct Solo {
-    subject: Subject,
+    single: Single,
     /// Arguments of the process, in addition to those of every stage.
     args: Vec<String>,
     programs: Programs,
-    // Invariant: declared after the process that uses it.
-    plane: ControlPlane,
     dir: TempDir,
 }
 
@@ -68,54 +67,29 @@ impl Solo {
         progress.step("starting the worker");
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let subject = Self::spawn(&plane, &programs, &dir, configuration, &args)?;
-        let mut solo = Self {
-            subject,
+        let mut single = Single::new(subject, plane);
+        single.wait(WORKER).await?;
+        Ok(Self {
+            single,
             args,
             programs,
-            plane,
             dir,
-        };
-        solo.wait().await?;
-        Ok(solo)
+        })
     }
 
     /// Kills the process and starts it with another configuration.
     pub async fn reconfigure(&mut self, configuration: &Value) -> Result<(), Error> {
-        self.subject.kill();
-        self.subject = Self::spawn(&self.plane, &self.programs, &self.dir, configuration, &self.args)?;
-        self.wait().await
+        self.single.subject.kill();
+        self.single.subject =
+            Self::spawn(self.plane(), &self.programs, &self.dir, configuration, &self.args)?;
+        self.wait(WORKER).await
     }
 
     /// Kills the process (SIGKILL) and starts it again.
     pub async fn restart(&mut self) -> Result<(), Error> {
-        self.subject.kill();
-        self.subject.spawn()?;
-        self.wait().await
-    }
-
-    /// An administrator's client.
-    pub fn client(&self) -> Result<Client, Error> {
-        client_of(&self.plane)
-    }
-
-    /// The control plane.
-    pub const fn plane(&self) -> &ControlPlane {
-        &self.plane
-    }
-
-    /// Memory of the process.
-    pub fn memory(&mut self) -> Result<Memory, Error> {
-        self.subject.memory()
-    }
-
-    /// CPU time of the process so far, user and system.
-    pub fn cpu(&mut self) -> Result<Duration, Error> {
-        self.subject.cpu()
-    }
-
-    /// The address of the process's metrics.
-    pub fn metrics(&self) -> SocketAddr {
-        self.subject.metrics()
+        self.single.subject.kill();
+        self.single.subject.spawn()?;
+        self.wait(WORKER).await
     }
 
     /// The directory of its files, which is deleted at the end.
@@ -136,17 +110,12 @@ impl Solo {
 
     /// Kills the process (SIGKILL).
     pub fn kill(&mut self) {
-        self.subject.kill();
+        self.single.subject.kill();
     }
 
     /// Asks the process to end (SIGTERM).
     pub fn terminate(&self) -> Result<(), Error> {
-        self.subject.signal(Signal::Terminate)
-    }
-
-    /// The end of the process's log.
-    pub fn log_tail(&self) -> String {
-        self.subject.log_tail()
+        self.single.subject.signal(Signal::Terminate)
     }
 
     fn spawn(
@@ -166,20 +135,18 @@ impl Solo {
             args,
         )
     }
+}
 
-    async fn wait(&mut self) -> Result<(), Error> {
-        let started = Instant::now();
-        while !ports::is_ready(self.subject.health()).await {
-            self.subject.check()?;
-            if started.elapsed() > PATIENCE {
-                return Err(Error::NotReady {
-                    what: "the worker is not ready".to_owned(),
-                    waited: PATIENCE,
-                    detail: self.subject.log_tail(),
-                });
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        Ok(())
+impl Deref for Solo {
+    type Target = Single;
+
+    fn deref(&self) -> &Single {
+        &self.single
+    }
+}
+
+impl DerefMut for Solo {
+    fn deref_mut(&mut self) -> &mut Single {
+        &mut self.single
     }
 }

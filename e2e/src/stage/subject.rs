@@ -89,7 +89,8 @@ impl Subject {
         } = files;
         write_config(&place.config, &kueue::render_config(place, configuration))?;
         let mut args = with_files(kubeconfig, &place.config);
-        args.push("--zap-log-level=3".to_owned());
+        // As in its release.
+        args.push("--zap-log-level=2".to_owned());
         let spec = Spec {
             name: "kueue",
             program: kueue.controller().to_owned(),

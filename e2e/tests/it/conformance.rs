@@ -189,7 +189,7 @@ async fn generated_traces_are_answered_as_by_a_real_server() {
     .await;
     let real = plane.client().unwrap();
     let mut options = Embedded::new(Clock::new(jiff::Timestamp::now), 7);
-    options.caller = Arc::new(HttpsCaller::new());
+    options.caller = Arc::new(HttpsCaller::default());
     let server = Server::new(options);
     let embedded = kube::Client::new(server.service(myself(&real).await), "default");
     let hooks = Hooks::start().await;

@@ -10,8 +10,8 @@ use crate::shared::chain;
 
 /// Limit of the test, the build of the programs included. The demo itself gives up earlier.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// Enough for each part and some ordinary ones.
-const JOBS: usize = 9;
+/// Enough for each part, and for a job of each kind.
+const JOBS: usize = 11;
 
 /// Spec: experience 2, steps 2, 3, 5 and 6; appwrapper B115; jobs 12.9.
 #[tokio::test(flavor = "multi_thread")]

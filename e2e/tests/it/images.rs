@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use roadstead_e2e::Progress;
 use roadstead_e2e::binaries::Program;
-use roadstead_e2e::stage::Programs;
 use roadstead_e2e::stage::deployed::free_ports;
+use roadstead_e2e::stage::{Programs, told_by_cargo};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -16,8 +16,6 @@ use tokio::process::{Child, Command};
 
 use crate::shared::{output_of, output_within, tool};
 
-/// What cargo tells the process that it runs, and build scripts would take for a change.
-const TOLD_BY_CARGO: [&str; 3] = ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"];
 /// Limit of one build of static programs. Two busy cores need half an hour, and the build may wait for the build directory.
 const BUILD_DEADLINE: Duration = Duration::from_hours(2);
 
@@ -29,7 +27,7 @@ fn workspace() -> PathBuf {
 pub(crate) fn images(out: &Path, names: &[&str]) -> Command {
     let mut command = Command::new(workspace().join("deploy/images"));
     command.arg(out).args(names);
-    for name in TOLD_BY_CARGO {
+    for name in told_by_cargo() {
         command.env_remove(name);
     }
     command

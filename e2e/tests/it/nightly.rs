@@ -91,7 +91,7 @@ const BANKS: &[Bank] = &[
     Bank {
         module: "install",
         ordinary: "the processes run as their Deployments ask, without pods",
-        nightly: "the worker's image also runs in real pods under a real kubelet, and queues real pods (needs root)",
+        nightly: "the worker's image also runs in real pods under a real kubelet, and queues real pods (needs root, and the Debian packages that `.ci/nightly` names)",
     },
     Bank {
         module: "images",

@@ -40,7 +40,9 @@ pub(in crate::observer) fn job_outcome(job: &DynamicObject) -> Option<Outcome> {
         let is_true = |condition: &Value| {
             condition["status"] == "True" && words.iter().any(|word| condition["type"] == *word)
         };
-        { conditions }.any(is_true) || words.iter().any(|word| status["phase"] == *word)
+        // Of an AppWrapper and a pod, and of a RayJob.
+        let states = [&status["phase"], &status["jobDeploymentStatus"]];
+        { conditions }.any(is_true) || words.iter().any(|word| states.iter().any(|state| *state == word))
     };
     if says(&["Complete", "Completed", "Succeeded"]) {
         Some(Outcome::Succeeded)

@@ -128,6 +128,32 @@ fn a_pod_that_outlives_its_job_counts_as_a_run() {
     assert_eq!(ended.ledger.doubts(), []);
 }
 
+/// Spec: jobs 9.7.
+#[test]
+fn each_kind_shows_its_end_in_its_own_place() {
+    let end = |status: Value| {
+        let job = from_value(json!({"metadata": {"name": "a"}, "status": status})).unwrap();
+        job_outcome(&job)
+    };
+    for (shown, outcome) in [("Succeeded", Outcome::Succeeded), ("Failed", Outcome::Failed)] {
+        let condition = json!({"type": shown, "status": "True"});
+        assert_eq!(end(json!({"conditions": [condition]})), Some(outcome));
+        assert_eq!(end(json!({"phase": shown})), Some(outcome));
+    }
+    assert_eq!(
+        end(json!({"jobDeploymentStatus": "Complete"})),
+        Some(Outcome::Succeeded)
+    );
+    assert_eq!(
+        end(json!({"jobDeploymentStatus": "Failed"})),
+        Some(Outcome::Failed)
+    );
+    assert_eq!(
+        end(json!({"jobDeploymentStatus": "Running", "phase": "Running"})),
+        None
+    );
+}
+
 /// Spec: safety 1 I11.
 #[test]
 fn a_workload_completes_once() {

@@ -41,7 +41,7 @@ impl Hooks {
         };
         let listener = Listener::bind("hooks", &address).await.unwrap().unwrap();
         let base = format!("https://{}", listener.local_addr());
-        let mut webhooks = Webhooks::new();
+        let mut webhooks = Webhooks::default();
         webhooks
             .admission("/deny", Arc::new(|request| denied(&request, "not today")))
             .unwrap();

@@ -50,7 +50,7 @@ async fn check(programs: &Programs, reach: Reach) {
         .collect();
     let [health, metrics, webhook] = [0, 1, 2].map(|at| ports[at].local_addr().unwrap());
     drop(ports);
-    let caller = HttpsCaller::new();
+    let caller = HttpsCaller::default();
     caller.route(SYSTEM_NAMESPACE, "kueue-webhook-service", webhook);
     let mut options = Options::new(Clock::new(jiff::Timestamp::now), 1);
     options.caller = Arc::new(caller);

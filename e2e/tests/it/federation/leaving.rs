@@ -110,7 +110,10 @@ fn a_cordoned_cluster_gets_nothing_new_and_a_drained_one_gives_its_jobs_away() {
                 .await
                 .unwrap();
             let said = command(room, "drain", &["--evict", "--yes", "--timeout", "50s"]).await;
-            assert!(said.contains("takes nothing new and holds nothing"), "{said}");
+            assert!(
+                said.contains("takes nothing new; no workload is placed there"),
+                "{said}"
+            );
             room.workload_where(in_west, |w| cluster_name(w).as_deref() == Some(EAST))
                 .await;
             room.is_swept_in(WEST).await;
@@ -137,7 +140,10 @@ fn a_cluster_that_is_drained_without_eviction_ends_what_it_has_and_gets_nothing_
         assert_eq!(room.started("stays").await, WEST);
         config(room, &[EAST, WEST]).await;
         let said = command(room, "drain", &["--timeout", "0s"]).await;
-        assert!(said.contains("takes nothing new; 1 workload go"), "{said}");
+        assert!(
+            said.contains("takes nothing new; 1 workload placed there goes on"),
+            "{said}"
+        );
         goes_east(room, "meanwhile").await;
         let late = run(room, "drain", &["--timeout", "1s"]).await.unwrap_err();
         let late = chain(&late);
@@ -145,7 +151,10 @@ fn a_cluster_that_is_drained_without_eviction_ends_what_it_has_and_gets_nothing_
 
         let drained = command(room, "drain", &["--timeout", "50s"]);
         let (said, ()) = tokio::join!(drained, end(room, WEST, "stays"));
-        assert!(said.contains("takes nothing new and holds nothing"), "{said}");
+        assert!(
+            said.contains("takes nothing new; no workload is placed there"),
+            "{said}"
+        );
         ended_in_west(room, "stays").await;
         goes_east(room, "afterwards").await;
         let said = command(room, "uncordon", &[]).await;

@@ -8,6 +8,7 @@ use super::ground::{EAST, Room, condition, is_true, play_workflows, resource};
 use crate::shared::eventually;
 
 mod across;
+mod retried;
 mod unit;
 mod unit_across;
 

@@ -1,6 +1,6 @@
 //! The kinds of Ray, with its operator.
 
-use kube::api::{ApiResource, ListParams, PostParams};
+use kube::api::{ApiResource, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{EAST, MANAGER, Room, is_true, play, pods, resource};
@@ -171,6 +171,109 @@ fn a_raycluster_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
 fn a_raycluster_that_is_stopped_gives_its_quota_back_and_serves_again() {
     play("ray-alone", &[(EAST, "8")], async |room| {
         serves_alone(room, &CLUSTER).await;
+    });
+}
+
+/// Changes the number of workers of the cluster, and nothing else.
+async fn resize(room: Room, cluster: &str, workers: u32) {
+    let replace = |field: &str| {
+        let path = format!("/spec/workerGroupSpecs/0/{field}");
+        json!({"op": "replace", "path": path, "value": workers})
+    };
+    let patch = json!(["replicas", "minReplicas", "maxReplicas"].map(replace));
+    let patch = Patch::Json::<()>(serde_json::from_value(patch).unwrap());
+    room.api(cluster, &clusters())
+        .patch("ray", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+/// Waits until the cluster serves with so many workers on `cluster`, and no pod beside them and its head runs there.
+async fn serves_with(room: Room, cluster: &str, workers: u32) -> Value {
+    let in_size = |there: &Value| {
+        let status = &there["status"];
+        !CLUSTER.is_held(there)
+            && there["spec"]["workerGroupSpecs"][0]["replicas"] == workers
+            && status["state"] == "ready"
+            && status["readyWorkerReplicas"] == workers
+            && status["observedGeneration"] == there["metadata"]["generation"]
+    };
+    let there = CLUSTER.until(room, cluster, in_size).await;
+    room.running(cluster, 1 + workers as usize).await;
+    there
+}
+
+/// Waits until the Workload of the cluster counts a head and so many workers, and is admitted or waits for quota.
+async fn counted(room: Room, cluster: &str, workers: u32, is_admitted: bool) -> Value {
+    let same = |workload: &Value| {
+        let counts = workload["spec"]["podSets"].as_array().unwrap().iter();
+        counts.map(|set| &set["count"]).eq([&json!(1), &json!(workers)])
+            && is_true(workload, "Admitted") == is_admitted
+            && is_true(workload, "QuotaReserved") == is_admitted
+    };
+    room.workload(cluster, "ray", same).await
+}
+
+/// The old copy ends before one of the new size starts. A size without room waits, and holds no quota.
+///
+/// Spec: jobs 5.3, 9.6; multikueue 11.90, 11.91
+#[test]
+fn a_raycluster_that_is_resized_on_the_manager_waits_anew_and_serves_in_its_new_size() {
+    play("ray-resized", &[(MANAGER, "16"), (EAST, "8")], async |room| {
+        CLUSTER.submit(room, MANAGER).await;
+        let first = serves_with(room, EAST, 2).await;
+        let admitted = counted(room, MANAGER, 2, true).await;
+
+        resize(room, MANAGER, 4).await;
+        let second = serves_with(room, EAST, 4).await;
+        assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+        let anew = counted(room, MANAGER, 4, true).await;
+        assert_ne!(admitted["metadata"]["uid"], anew["metadata"]["uid"]);
+        assert_eq!(anew["status"]["clusterName"], EAST);
+        let shown = |here: &Value| !CLUSTER.is_held(here) && here["status"]["readyWorkerReplicas"] == 4;
+        CLUSTER.until(room, MANAGER, shown).await;
+
+        // More than the worker has, and no more than the manager.
+        resize(room, MANAGER, 10).await;
+        room.is_empty(EAST, &[clusters(), resource("v1", "Pod")]).await;
+        CLUSTER.until(room, MANAGER, |here| CLUSTER.is_held(here)).await;
+        room.workload(MANAGER, "ray", |w| {
+            !is_true(w, "Admitted") && w["status"].get("clusterName").is_none()
+        })
+        .await;
+
+        resize(room, MANAGER, 1).await;
+        serves_with(room, EAST, 1).await;
+        counted(room, MANAGER, 1, true).await;
+        room.delete(MANAGER, &clusters(), "ray").await;
+        room.is_empty(MANAGER, &all_of_it()).await;
+        room.is_empty(EAST, &all_of_it()).await;
+    });
+}
+
+/// It is not waited for that all its pods run again: the operator may take five minutes to see that some are missing (jobs 9.6).
+///
+/// Spec: jobs 5.3, 9.6
+#[test]
+fn a_raycluster_that_is_resized_on_its_cluster_is_stopped_and_waits_anew() {
+    play("ray-sized", &[(EAST, "8")], async |room| {
+        CLUSTER.submit(room, EAST).await;
+        serves_with(room, EAST, 2).await;
+        let admitted = counted(room, EAST, 2, true).await;
+        resize(room, EAST, 4).await;
+        let anew = counted(room, EAST, 4, true).await;
+        assert_ne!(admitted["metadata"]["uid"], anew["metadata"]["uid"]);
+        CLUSTER.until(room, EAST, |there| !CLUSTER.is_held(there)).await;
+        // More than the cluster has.
+        resize(room, EAST, 10).await;
+        CLUSTER.until(room, EAST, |there| CLUSTER.is_held(there)).await;
+        counted(room, EAST, 10, false).await;
+        room.running(EAST, 0).await;
+        resize(room, EAST, 1).await;
+        counted(room, EAST, 1, true).await;
+        CLUSTER.until(room, EAST, |there| !CLUSTER.is_held(there)).await;
+        room.delete(EAST, &clusters(), "ray").await;
+        room.is_empty(EAST, &all_of_it()).await;
     });
 }
 

@@ -166,7 +166,7 @@ fn pod(cluster: &str, node: usize, launch: Launch, cores: u32) -> Value {
     pod
 }
 
-/// Applies files of the example. The names of its teams and queues begin with `own` here, so that each scene has its own.
+/// Applies files of the example. The names of its teams and ClusterQueues begin with `own` here, so that each scene has its own quota.
 async fn apply(room: Room, own: &str, files: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/examples/skypilot");
     for team in ["team1", "team2"] {
@@ -177,7 +177,14 @@ async fn apply(room: Room, own: &str, files: &[&str]) {
     for file in files {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let text = text.replace("namespace: team", &format!("namespace: {own}-team"));
-        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+        for mut object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            let field = match object["kind"].as_str() {
+                Some("ClusterQueue") => "/metadata/name",
+                _ => "/spec/clusterQueue",
+            };
+            if let Some(name) = object.pointer_mut(field) {
+                *name = format!("{own}-{}", name.as_str().unwrap()).into();
+            }
             stage::apply(&room.client(EAST), object).await.unwrap();
         }
     }

@@ -262,7 +262,7 @@ async fn serve_conversion() -> (SocketAddr, String) {
     let slot = CertSlot::empty();
     slot.fill(bundle.certified_key().unwrap());
     let tls = server_config(&Tls::default(), slot).unwrap();
-    let mut webhooks = Webhooks::new();
+    let mut webhooks = Webhooks::default();
     webhooks.conversion(CONVERT_PATH, Arc::new(convert)).unwrap();
     let anywhere = BindAddress::Listen {
         host: HOST.to_owned(),

@@ -1,6 +1,8 @@
 //! Workflows of the manager that name a queue themselves and run on a worker as one unit. The workflow controller runs on both.
 
-use super::super::ground::{LONG_SECS, MANAGER, WEST, WEST_CHANGES, play_shown};
+use kube::api::{Patch, PatchParams};
+
+use super::super::ground::{KUEUE, LONG_SECS, MANAGER, WEST, WEST_CHANGES, play_shown, pods as one_core};
 use super::super::served::{EXPLANATION, explained};
 use super::unit::{is_suspended, one_then_two};
 use super::*;
@@ -35,6 +37,17 @@ async fn is_over(room: Room, name: &str, phase: &str) -> Value {
 
 async fn nothing_is_left(room: Room, cluster: &str) {
     room.is_empty(cluster, &[workflows(), workloads(), pods()]).await;
+}
+
+/// It succeeds, and is deleted.
+async fn succeeds_and_goes(room: Room, name: &str) {
+    is_over(room, name, "Succeeded").await;
+    let finished = room.workload(MANAGER, name, |w| is_true(w, "Finished")).await;
+    assert_eq!(condition(&finished, "Finished").unwrap(), "True Succeeded");
+    room.delete(MANAGER, &workflows(), name).await;
+    for cluster in [MANAGER, WEST] {
+        nothing_is_left(room, cluster).await;
+    }
 }
 
 /// Spec: jobs 9.15, 10.1, 10.3; multikueue 5
@@ -172,11 +185,54 @@ fn a_workflow_whose_template_its_worker_lacks_says_so_and_runs_when_it_is_there(
             "{said}"
         );
         room.apply(WEST, template).await;
-        is_over(room, "etl", "Succeeded").await;
-        let finished = room.workload(MANAGER, "etl", |w| is_true(w, "Finished")).await;
-        assert_eq!(condition(&finished, "Finished").unwrap(), "True Succeeded");
-        room.delete(MANAGER, &workflows(), "etl").await;
-        nothing_is_left(room, MANAGER).await;
-        nothing_is_left(room, WEST).await;
+        succeeds_and_goes(room, "etl").await;
+    });
+}
+
+/// The manager has room for one of the two, the worker for both.
+///
+/// Spec: jobs 9.15, 5.9; multikueue 3.8, 3.9; safety 1 I1
+#[test]
+fn a_workflow_that_the_manager_preempts_leaves_its_worker_and_runs_anew_after_the_urgent_job() {
+    play_shown("far-unit-first", &[(MANAGER, "2"), (WEST, "8")], async |room| {
+        let _alone = WEST_CHANGES.lock().await;
+        let (class, jobs) = (format!("{}-high", room.name), resource("batch/v1", "Job"));
+        let queue = resource(KUEUE, "ClusterQueue");
+        let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+        Api::<DynamicObject>::all_with(room.client(MANAGER), &queue)
+            .patch(room.name, &PatchParams::default(), &Patch::Merge(preempts))
+            .await
+            .unwrap();
+        let named = json!({"name": class});
+        let priority =
+            json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": named, "value": 100});
+        room.apply(MANAGER, priority).await;
+        submit_unit(room, "etl", steps(room, 6)).await;
+        let first = running(room, "etl").await;
+        room.running(WEST, 1).await;
+
+        let urgent = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": "urgent", "namespace": room.name,
+                "labels": {QUEUE: room.name, "kueue.x-k8s.io/priority-class": class},
+            },
+            "spec": {"parallelism": 2, "completions": 2, "template": one_core(LONG_SECS)},
+        });
+        room.apply(MANAGER, urgent).await;
+        let waits = |w: &Value| {
+            condition(w, "Evicted").is_some_and(|said| said == "True Preempted")
+                && !is_true(w, "QuotaReserved")
+                && w["status"].get("clusterName").is_none()
+        };
+        room.workload(MANAGER, "etl", waits).await;
+        room.is_empty(WEST, &[workflows()]).await;
+        room.running(WEST, 2).await;
+        room.until(MANAGER, &workflows(), "etl", is_suspended).await;
+
+        room.delete(MANAGER, &jobs, "urgent").await;
+        let second = running(room, "etl").await;
+        assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+        succeeds_and_goes(room, "etl").await;
     });
 }
