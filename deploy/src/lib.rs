@@ -109,7 +109,7 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
     for process in Process::ALL {
         let objects = roadstead_api::rights::manifests(process, NAMESPACE, BY_DEFAULT);
         manifests.push(documents(format!("{}.yaml", process.name()), &objects)?);
-        for kind in TABLE.built().filter(|kind| !BY_DEFAULT.contains(kind)) {
+        for kind in TABLE.iter().filter(|kind| !BY_DEFAULT.contains(kind)) {
             let objects = roadstead_api::rights::of_integration(process, NAMESPACE, kind);
             let file_name = format!("{}.{}.yaml", process.name(), kind.framework.replace('/', "."));
             manifests.push(documents(file_name, &objects)?);

@@ -107,7 +107,7 @@ fn rights_read_back_as_the_objects() {
             own,
             roadstead_api::rights::manifests(process, NAMESPACE, BY_DEFAULT)
         );
-        for kind in TABLE.built().filter(|kind| !BY_DEFAULT.contains(kind)) {
+        for kind in TABLE.iter().filter(|kind| !BY_DEFAULT.contains(kind)) {
             let added = read(format!(
                 "{}.{}.yaml",
                 process.name(),
