@@ -54,6 +54,13 @@ fn registered_twice(other: &str) -> String {
     )
 }
 
+fn is_ours(name: &str) -> String {
+    format!(
+        "its Secret leads to the management cluster, where this manager runs: register a worker under this name (roadstead cluster join \
+         {name} --kubeconfig WORKER), or delete this MultiKueueCluster"
+    )
+}
+
 impl Fleet {
     /// Whether a cluster may be connected where its Secret leads now.
     pub(super) async fn recognise(
@@ -67,6 +74,17 @@ impl Fleet {
             Ok(uid) => uid,
             Err(failure) => return Recognised::Failed(failure.into()),
         };
+        if uid.is_some() {
+            let own = tokio::time::timeout(timeout, self.lessor.identity()).await;
+            let Ok(own) = own else {
+                return Recognised::Failed(format!(
+                    "namespace {IDENTITY} of the management cluster is not known yet, and this cluster may be the management cluster"
+                ));
+            };
+            if uid == Some(own) {
+                return Recognised::Refused(Reason::ManagementCluster, is_ours(remote.name.as_str()));
+            }
+        }
         let found = Identity {
             uid,
             place: Some(place.print()),

@@ -99,8 +99,8 @@ impl Lessor {
         remote.link(|link| link.grant().tenure(self.uptime.now()))
     }
 
-    /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster.
-    async fn identity(&self) -> String {
+    /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster. Waits until it is known.
+    pub(super) async fn identity(&self) -> String {
         loop {
             let found = self
                 .namespaces

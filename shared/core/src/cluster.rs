@@ -45,6 +45,8 @@ pub enum Reason {
     OriginTaken,
     /// This manager has the worker under another name already.
     RegisteredTwice,
+    /// The Secret leads to the management cluster itself.
+    ManagementCluster,
     /// The Secret leads to another cluster than the one where jobs run.
     ClusterChanged,
 }
@@ -61,6 +63,7 @@ impl Reason {
             Self::ClientConnectionFailed => "ClientConnectionFailed",
             Self::OriginTaken => "OriginTaken",
             Self::RegisteredTwice => "RegisteredTwice",
+            Self::ManagementCluster => "ManagementCluster",
             Self::ClusterChanged => "ClusterChanged",
         }
     }

@@ -94,8 +94,15 @@ fn has<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
 }
 
 /// How the `AppWrapper` ended, if it ended. *Source*: `spec/appwrapper.md 5.1`.
+///
+/// Its controller writes phase `Terminating` over the end of one that is deleted, and leaves condition `QuotaReserved` as the end
+/// wrote it.
 fn finished(data: &Value) -> Option<Outcome> {
-    let (success, message) = match json::text(data, &["status", "phase"])? {
+    let end = match json::text(data, &["status", "phase"])? {
+        "Terminating" => released_as(data)?,
+        phase => phase,
+    };
+    let (success, message) = match end {
         "Succeeded" => (true, "AppWrapper finished successfully"),
         "Failed" if !holds(data, "ResourcesDeployed") => (false, "AppWrapper failed"),
         _ => return None,
@@ -104,6 +111,29 @@ fn finished(data: &Value) -> Option<Outcome> {
         success,
         message: message.to_owned(),
     })
+}
+
+/// The status of an object, with the phase of its end also when the object is being deleted.
+fn ended_status(data: &Value) -> Value {
+    let mut status = json::status_of(data);
+    if let Some(outcome) = finished(data) {
+        json::set(&mut status, &["status", "phase"], json!(phase_of(&outcome)));
+    }
+    status
+}
+
+fn phase_of(outcome: &Outcome) -> &'static str {
+    if outcome.success { "Succeeded" } else { "Failed" }
+}
+
+/// The reason with which the quota was given back.
+fn released_as(data: &Value) -> Option<&str> {
+    let conditions = json::list(data, &["status", "conditions"]);
+    let is_released = |condition: &&Value| {
+        json::text(condition, &["type"]) == Some("QuotaReserved")
+            && json::text(condition, &["status"]) == Some("False")
+    };
+    json::text(conditions.iter().find(is_released)?, &["reason"])
 }
 
 /// Pods of finished components, by pod set. *Source*: `spec/appwrapper.md N-23`.
@@ -298,11 +328,11 @@ impl JobKind for AppWrapper {
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
         let after = match remote {
-            Remote::Copies(copies) => json::status_of(copies.first().data),
+            Remote::Copies(copies) => ended_status(copies.first().data),
             Remote::AtRest => at_rest(job.data, "Suspended", now),
-            Remote::Ended(_) if finished(job.data).is_some() => json::status_of(job.data),
+            Remote::Ended(_) if finished(job.data).is_some() => ended_status(job.data),
             Remote::Ended(outcome) => {
-                let phase = if outcome.success { "Succeeded" } else { "Failed" };
+                let phase = phase_of(outcome);
                 let mut after = at_rest(job.data, phase, now);
                 json::set(&mut after, &["status", "phase"], json!(phase));
                 after

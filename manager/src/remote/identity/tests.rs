@@ -77,11 +77,14 @@ pub(in crate::remote) fn fleet(client: Client, identity: &str) -> (Fleet, Arc<Re
         Link::new(Timestamp::UNIX_EPOCH, Grant::new(Moment::default(), terms)),
     ));
     registry.insert(remote.clone());
+    let namespaces = Cache::<Namespace>::new();
+    let home = json!({"metadata": {"name": IDENTITY, "uid": "own", "resourceVersion": "1"}});
+    namespaces.observe(from_value(home).unwrap());
     let lessor = Lessor {
         origin: "multikueue".into(),
         namespace: "ns".to_owned(),
         terms,
-        namespaces: Cache::<Namespace>::new(),
+        namespaces,
         uptime: Uptime::start(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
         clock: system(),
@@ -310,6 +313,21 @@ async fn of_two_names_for_one_cluster_the_second_is_refused_and_two_that_were_ex
             .map(|patch| patch["metadata"]["annotations"][CLUSTER_IDENTITY].clone());
         assert_eq!(said, written, "{known}");
     }
+}
+
+/// Spec: safety 3.8
+#[tokio::test(start_paused = true)]
+async fn the_management_cluster_is_no_worker() {
+    let (own, sent) = answering(200, east(""));
+    let (fleet, remote) = fleet(own, "");
+    let said = fleet
+        .recognise(&remote, &worker(Ok("own")), &place("there"), SECOND)
+        .await;
+    assert!(
+        is_refused(&said, Reason::ManagementCluster, "cluster join east"),
+        "{said:?}"
+    );
+    assert_eq!(*sent.lock().unwrap(), [Value::Null; 0]);
 }
 
 /// Spec: safety F28

@@ -104,7 +104,7 @@ fn infos_go_to_their_components_and_are_taken_out_again() {
     assert!(error.is_permanent(), "{error}");
 }
 
-/// Spec: appwrapper 5.1, B130, B131, B132, B133; jobs 15.81.
+/// Spec: appwrapper 5.1, B130, B131, B132, B133, N-33; jobs 15.81.
 #[test]
 fn it_has_ended_when_nothing_of_it_is_deployed_any_more() {
     let look = |phase: &str, conditions: &[Value]| {
@@ -137,6 +137,13 @@ fn it_has_ended_when_nothing_of_it_is_deployed_any_more() {
     let failed = look("Failed", &[deployed("False")]);
     assert_eq!(said(&failed), Some((false, "AppWrapper failed".to_owned())));
     assert!(look("", &[]).at_rest());
+    let released = |reason| condition("QuotaReserved", "False", reason);
+    let deleted = look("Terminating", &[released("Succeeded"), deployed("False")]);
+    assert_eq!(said(&deleted), said(&done));
+    let deleted = look("Terminating", &[released("Failed"), deployed("False")]);
+    assert_eq!(said(&deleted), said(&failed));
+    let stopped = look("Terminating", &[released("Terminating"), deployed("False")]);
+    assert_eq!(said(&stopped), None);
 }
 
 /// Spec: appwrapper N-23.
@@ -192,6 +199,15 @@ fn the_whole_status_is_mirrored_and_quota_is_let_go_when_nothing_runs() {
     };
     data = show(&data, Remote::Copies(Members::one(&member)));
     assert_eq!(data["status"], copy["status"]);
+    let mut gone = copy.clone();
+    gone["status"] =
+        json!({"phase": "Terminating", "conditions": [condition("QuotaReserved", "False", "Succeeded")]});
+    let member = Member {
+        meta: &meta,
+        data: &gone,
+    };
+    let kept = show(&data, Remote::Copies(Members::one(&member)));
+    assert_eq!(kept["status"]["phase"], "Succeeded");
     let rests = show(&data, Remote::AtRest);
     assert_eq!(with(&rests, |members| AppWrapper.look(members)).pods, Pods::None);
     let outcome = Outcome {
