@@ -16,6 +16,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -190,7 +191,7 @@ async fn duel(name: &str, configuration: Value) {
         page: Page::new(ours.metrics(), None).into(),
     };
     tokio::join!(side::prepare(&of_theirs.client), side::prepare(&of_ours.client));
-    let told: Vec<String> = futures::stream::iter(1..=sequences())
+    let told: Vec<String> = futures::stream::iter(seeds())
         .map(|seed| judge(of_theirs.clone(), of_ours.clone(), seed))
         .buffer_unordered(AT_ONCE)
         .filter_map(async |told| {
@@ -209,12 +210,15 @@ async fn duel(name: &str, configuration: Value) {
     );
 }
 
-/// How many are played; `ROADSTEAD_DUEL_SEQUENCES` says otherwise.
-fn sequences() -> u64 {
-    let chosen = std::env::var("ROADSTEAD_DUEL_SEQUENCES").ok();
-    chosen.map_or(SEQUENCES, |text| {
-        text.parse().expect("ROADSTEAD_DUEL_SEQUENCES must be a number")
-    })
+/// The seeds that are played. `ROADSTEAD_DUEL_FIRST` and `ROADSTEAD_DUEL_SEQUENCES` choose the first one and their number.
+fn seeds() -> Range<u64> {
+    let chosen = |name: &str, usual| {
+        std::env::var(name).map_or(usual, |text| {
+            text.parse().unwrap_or_else(|_| panic!("{name} must be a number"))
+        })
+    };
+    let first = chosen("ROADSTEAD_DUEL_FIRST", 1);
+    first..first + chosen("ROADSTEAD_DUEL_SEQUENCES", SEQUENCES)
 }
 
 /// Spec: admission-engine 7

@@ -232,7 +232,7 @@ fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_
 
 /// Spec: safety 3.8, I5
 #[test]
-fn a_cluster_that_this_manager_has_already_is_refused_under_another_name() {
+fn a_cluster_that_this_manager_has_already_and_its_own_are_refused() {
     beside_others("registered-twice", EVEN, |room| async move {
         let client = room.shared.client(MANAGER);
         let (alias, east) = ("east-again", room.shared.stage.planes().worker(EAST).unwrap());
@@ -247,6 +247,14 @@ fn a_cluster_that_this_manager_has_already_is_refused_under_another_name() {
         room.job_is(MANAGER, "stays", "Complete").await;
         room.ran_once("stays").await;
         forget(&client, alias).await;
+        let (itself, manager) = ("itself", &room.shared.stage.planes().manager);
+        put(&client, itself, &manager.kubeconfig()).await;
+        register(&client, itself).await;
+        active(&client, itself, |said| {
+            says(said, "False", "ManagementCluster", "the management cluster")
+        })
+        .await;
+        forget(&client, itself).await;
         active(&client, EAST, |said| says(said, "True", "Active", "Connected")).await;
     });
 }
