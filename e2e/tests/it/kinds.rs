@@ -14,4 +14,5 @@ mod serving;
 mod skypilot;
 mod spark;
 mod trainjob;
+mod wrapped;
 mod wrapper;

@@ -57,6 +57,7 @@ async fn start() -> Stage {
         let mut options = Options::complete(name).with_node(node);
         // Why: a RayService is ready when its Service has endpoints.
         options.controllers.push("endpointslice-controller".to_owned());
+        options.controllers.extend(serving_controllers());
         Worker::new(options).unregistered()
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])

@@ -8,7 +8,7 @@ use super::scenes::{Subject, alone, far, stopped_from_far};
 use crate::shared::chain;
 
 /// A kind that serves until it is deleted.
-struct Server {
+pub(super) struct Server {
     kind: &'static str,
     /// Where the spec of its cluster is, as JSON pointer.
     cluster: &'static str,
@@ -17,7 +17,7 @@ struct Server {
     followed: Option<fn() -> Value>,
 }
 
-static CLUSTER: Server = Server {
+pub(super) static CLUSTER: Server = Server {
     kind: "RayCluster",
     cluster: "/spec",
     is_ready: |cluster| {
@@ -39,7 +39,7 @@ impl Server {
     }
 
     /// One with a head and two workers of one core.
-    fn object(&self, room: Room) -> Value {
+    pub(super) fn object(&self, room: Room) -> Value {
         let template = json!({"spec": {"containers": [
             {"name": "ray", "image": "rayproject/ray:2.46.0", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}},
         ]}});

@@ -39,7 +39,7 @@ fn object(room: Room, api_version: &str, kind: &str, spec: &Value) -> Value {
     })
 }
 
-fn set(room: Room, kind: &str, replicas: u32) -> Value {
+pub(super) fn set(room: Room, kind: &str, replicas: u32) -> Value {
     let selector = json!({"matchLabels": {"app": NAME}});
     let spec =
         json!({"replicas": replicas, "selector": selector, "serviceName": NAME, "template": template()});

@@ -17,7 +17,7 @@ const WRAPPERS: &str = "appwrappers.workload.codeflare.dev";
 const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 const EXPLANATION: &str = "roadstead.dev/explanation";
 
-fn wrappers() -> ApiResource {
+pub(super) fn wrappers() -> ApiResource {
     resource("workload.codeflare.dev/v1beta2", "AppWrapper")
 }
 

@@ -120,6 +120,33 @@ fn two_preemptors_that_wait_for_the_same_victims_are_both_served() {
     assert_eq!(evicted(&lines), [""; 0]);
 }
 
+/// Spec: admission-engine 2.5.5 (found by the duel: it went on with the second flavor, where it can never fit, and was not tried
+/// again when the first one had room).
+#[test]
+fn a_victim_that_went_on_with_its_last_flavor_comes_back_when_the_first_has_room() {
+    let queue = |name: &str, first: i64, second: i64| {
+        let flavors: [(&str, &[(&str, i64)]); 2] = [
+            ("default", &[("cpu", first * 1_000)]),
+            ("spare", &[("cpu", second * 1_000)]),
+        ];
+        let mut queue = reclaiming(cluster_queue(name, vec![group(&flavors)]), Reclaim::Any);
+        queue.cohort = Some("tree".into());
+        queue
+    };
+    let mut world = world(vec![queue("borrows", 5, 1), queue("owns", 4, 0)]);
+    world.tell(Event::Flavor(crate::state::fixtures::flavor("spare")));
+    world.ask("borrows", "large", (0, 9_000));
+    world.run();
+    world.ask("owns", "small", (0, 2_000));
+    assert_eq!(evicted(&world.run()), ["la"]);
+    world.release("large");
+    assert!(world.run().contains(&"small: reserved".to_owned()));
+    assert!(!world.workloads[&Key::new("ns", "large")].has_quota());
+    world.edit("small", finish);
+    let lines = world.run();
+    assert!(world.workloads[&Key::new("ns", "large")].has_quota(), "{lines:?}");
+}
+
 /// Spec: admission-engine 2.5.4, B130 (a second preemptor does not get the flavor that was freed for the first).
 #[test]
 fn the_flavor_that_is_freed_for_one_is_not_given_to_another() {
