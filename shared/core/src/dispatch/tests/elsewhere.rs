@@ -93,7 +93,7 @@ fn where_it_failed_it_is_not_offered_again() {
         failed_on: ["a".into()].into(),
     };
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, ["b".into()]);
+    assert_eq!(plan.nominated(), ["b"]);
     assert!(plan.failed.is_empty(), "it is stored, not remembered");
     case.elsewhere.failed_on.insert("b".into());
     let plan = case.plan();

@@ -247,7 +247,7 @@ fn under_fence_nothing_is_sent_where_the_lease_has_lapsed_until_it_is_kept_again
     let case = leased(Tenure::Lapsed).remote("a", reachable(Some(remote()), None));
     let plan = case.plan();
     assert_eq!(plan.on("a"), [StripFinalizer, DeleteWorkload]);
-    assert_eq!(plan.status.nominated, ["b".into()]);
+    assert_eq!(plan.nominated(), ["b"]);
     assert!(plan.failed.is_empty(), "the next renewal ends it");
     let says = plan
         .seen

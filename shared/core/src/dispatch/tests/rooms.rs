@@ -115,7 +115,7 @@ const FULL: Room = Room::Full { pending: 3 };
 fn the_one_with_room_is_asked_and_the_full_ones_are_left_alone() {
     let case = by_room(&[FULL, fits(100), fits(700), Room::TooLarge]);
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, names(&["c"]));
+    assert_eq!(plan.nominated(), ["c"]);
     assert_eq!(plan.on("c"), [RemoteAction::CreateWorkload]);
     for other in ["a", "b", "d"] {
         assert!(plan.on(other).is_empty());
@@ -132,25 +132,17 @@ fn a_refusal_asks_the_next_with_room_at_once_and_time_asks_the_rest() {
         answer: Answer::TurnedDown,
         ..remote()
     };
-    assert_eq!(
-        case.plan().status.nominated,
-        names(&["c"]),
-        "it has not answered yet"
-    );
+    assert_eq!(case.plan().nominated(), ["c"], "it has not answered yet");
     case = case.remote("c", reachable(Some(refused.clone()), None));
-    assert_eq!(case.plan().status.nominated, names(&["c", "b"]));
+    assert_eq!(case.plan().nominated(), ["c", "b"]);
 
     case = case
         .nominated(&["c", "b"])
         .remote("b", reachable(Some(refused), None));
-    assert_eq!(
-        case.plan().status.nominated,
-        names(&["c", "b"]),
-        "nobody else has room"
-    );
+    assert_eq!(case.plan().nominated(), ["c", "b"], "nobody else has room");
     case.now = 101;
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, names(&["c", "b", "a", "d"]));
+    assert_eq!(plan.nominated(), ["c", "b", "a", "d"]);
     assert_eq!(plan.wake_at, None, "everybody is asked");
 }
 
@@ -167,33 +159,29 @@ fn one_that_is_late_with_the_receipt_is_not_waited_for_when_another_has_room() {
     let mut case = late(by_room(&rooms), &["c"]).nominated(&["c"]);
     case.round = Some(100);
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, names(&["c", "b"]));
+    assert_eq!(plan.nominated(), ["c", "b"]);
     assert_eq!(plan.on("b"), [RemoteAction::CreateWorkload]);
 
     let received = case.remote("c", reachable(Some(remote()), None));
     assert_eq!(
-        received.plan().status.nominated,
-        names(&["c"]),
+        received.plan().nominated(),
+        ["c"],
         "this copy is there: its queue decides"
     );
 
     let fresh = late(by_room(&rooms), &["c"]).plan();
-    assert_eq!(fresh.status.nominated, names(&["b"]));
+    assert_eq!(fresh.nominated(), ["b"]);
     let last = late(by_room(&[FULL, Room::TooLarge, fits(700), FULL]), &["c"]);
-    assert_eq!(
-        last.plan().status.nominated,
-        names(&["c"]),
-        "room is worth waiting for"
-    );
+    assert_eq!(last.plan().nominated(), ["c"], "room is worth waiting for");
     let both = late(by_room(&rooms), &["b", "c"]).nominated(&["c"]);
-    assert_eq!(both.plan().status.nominated, names(&["c"]), "nobody is quicker");
+    assert_eq!(both.plan().nominated(), ["c"], "nobody is quicker");
 }
 
 /// Spec: multikueue 4.3
 #[test]
 fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
     let unknown = by_room(&[const { Room::Unknown }; 4]).plan();
-    assert_eq!(unknown.status.nominated, names(&["a", "b", "c", "d"]));
+    assert_eq!(unknown.nominated(), ["a", "b", "c", "d"]);
     let missing = by_room(&[const { Room::Closed(Closed::QueueMissing) }; 4]).plan();
     assert_eq!(
         (missing.status.nominated.len(), missing.waits_for()),
@@ -253,10 +241,7 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
         .remote("a", reachable(Some(admitted(1)), None));
     cordon(&mut seeking, Cordon::Closed);
     let plan = seeking.plan();
-    assert_eq!(
-        (plan.cluster(), plan.status.nominated.clone()),
-        (None, names(&["b"]))
-    );
+    assert_eq!((plan.cluster(), plan.nominated()), (None, vec!["b"]));
     // Its choice may be on the way.
     assert!(plan.on("a").is_empty());
     let mut stored = seeking.clone();

@@ -24,7 +24,7 @@ fn finished(reason: &str) -> RemoteWorkload {
 #[test]
 fn it_is_offered_to_every_connected_cluster_in_the_order_of_names() {
     let plan = Case::new().plan();
-    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    assert_eq!(plan.nominated(), ["a", "b"]);
     assert_eq!(
         (plan.on("a"), plan.on("b")),
         (&[CreateWorkload][..], &[CreateWorkload][..])
@@ -36,7 +36,7 @@ fn it_is_offered_to_every_connected_cluster_in_the_order_of_names() {
 #[test]
 fn the_same_nominations_in_another_order_are_not_written() {
     let plan = Case::new().nominated(&["b", "a"]).plan();
-    assert_eq!(plan.status.nominated, names(&["b", "a"]));
+    assert_eq!(plan.nominated(), ["b", "a"]);
 }
 
 /// Spec: multikueue 11.34, 11.35, 3.16
@@ -44,7 +44,7 @@ fn the_same_nominations_in_another_order_are_not_written() {
 fn a_worker_that_comes_back_is_offered_the_workload() {
     let away = Case::new().remote("b", away(1));
     let plan = away.plan();
-    assert_eq!(plan.status.nominated, names(&["a"]));
+    assert_eq!(plan.nominated(), ["a"]);
     assert_eq!((plan.on("a"), plan.on("b")), (&[CreateWorkload][..], &[][..]));
     assert_eq!(
         away.nominated(&["a"])
@@ -88,7 +88,7 @@ fn a_cluster_that_is_new_in_the_config_is_offered_what_waits() {
     assert!(case.plan().remote.is_empty());
     case.clusters = names(&["a", "b"]);
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    assert_eq!(plan.nominated(), ["a", "b"]);
     assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
 }
 
@@ -144,7 +144,7 @@ fn a_worker_that_was_not_nominated_does_not_win_until_it_is() {
     let mut case = Case::new().remote("a", reachable(Some(admitted(1)), None));
     let plan = case.plan();
     assert_eq!(plan.cluster(), None);
-    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    assert_eq!(plan.nominated(), ["a", "b"]);
     case.status = plan.status;
     assert_eq!(case.plan().cluster(), Some("a"));
 }
@@ -325,7 +325,7 @@ fn before_the_choice_a_failure_removes_one_candidate() {
             .remote("a", reachable(Some(copy), None));
         let plan = case.plan();
         assert_eq!((plan.on("a"), plan.on("b")), (&GONE[..], &[CreateWorkload][..]));
-        assert_eq!(plan.status.nominated, names(&["b"]));
+        assert_eq!(plan.nominated(), ["b"]);
         assert_eq!(plan.failed, [("a".into(), cause)]);
         assert_eq!(plan.words.get(&"a".into()).cloned(), words);
         assert!(!plan.status.conditions.is_true("Finished"));
