@@ -71,10 +71,9 @@ fn a_cohort_lends_what_its_other_queues_leave() {
         left: 0,
     };
     let at = |cpu| room(&ours, &lent, &Amounts::new(), &amounts(cpu));
-    assert_eq!(
-        (at(2), at(7), at(8)),
-        (fits(0), borrowed.clone(), Room::Full { pending: 0 })
-    );
+    assert_eq!(at(2), fits(0));
+    assert_eq!(at(7), borrowed);
+    assert_eq!(at(8), Room::Full { pending: 0 });
     let mut limited = ours.clone();
     let quota = limited.queue.groups[0].flavors[0]
         .quotas
@@ -83,10 +82,9 @@ fn a_cohort_lends_what_its_other_queues_leave() {
         .unwrap();
     quota.borrowing_limit = Some(Amount::new(1));
     let at = |cpu| room(&limited, &lent, &Amounts::new(), &amounts(cpu));
-    assert_eq!(
-        (at(3), at(4), at(12)),
-        (borrowed, Room::Full { pending: 0 }, Room::TooLarge)
-    );
+    assert_eq!(at(3), borrowed);
+    assert_eq!(at(4), Room::Full { pending: 0 });
+    assert_eq!(at(12), Room::TooLarge);
 }
 
 /// Workers `a` to `d`, in this order of the config.
@@ -183,10 +181,8 @@ fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
     let unknown = by_room(&[const { Room::Unknown }; 4]).plan();
     assert_eq!(unknown.nominated(), ["a", "b", "c", "d"]);
     let missing = by_room(&[const { Room::Closed(Closed::QueueMissing) }; 4]).plan();
-    assert_eq!(
-        (missing.status.nominated.len(), missing.waits_for()),
-        (0, Some("QueueMissingOnCluster"))
-    );
+    assert_eq!(missing.status.nominated.len(), 0);
+    assert_eq!(missing.waits_for(), Some("QueueMissingOnCluster"));
     assert!(missing.check().1.contains("is missing on a, b, c, d"));
     let name = || "gpus".to_owned();
     let behind = [(); 4].map(|()| Room::Closed(Closed::ClusterQueueMissing { name: name() }));
@@ -253,10 +249,8 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
     for stays in [Cordon::Closed, Cordon::Leaving] {
         let mut case = Case::won();
         cordon(&mut case, stays);
-        assert_eq!(
-            (case.plan().cluster(), case.plan().mirrors()),
-            (Some("a"), Some("a"))
-        );
+        assert_eq!(case.plan().cluster(), Some("a"));
+        assert_eq!(case.plan().mirrors(), Some("a"));
     }
     let mut case = Case::won();
     cordon(&mut case, Cordon::Drained);
