@@ -109,38 +109,45 @@ enum On {
 }
 
 struct Check {
-    group: &'static str,
     name: &'static str,
     on: On,
     why: &'static str,
     judge: Judge,
 }
 
-const fn check(group: &'static str, name: &'static str, on: On, why: &'static str, judge: Judge) -> Check {
-    Check {
-        group,
-        name,
-        on,
-        why,
-        judge,
-    }
+const fn everywhere(name: &'static str, why: &'static str, judge: Judge) -> Check {
+    let on = On::Both;
+    Check { name, on, why, judge }
+}
+
+const fn on_manager(name: &'static str, why: &'static str, judge: Judge) -> Check {
+    let on = On::Manager;
+    Check { name, on, why, judge }
+}
+
+const fn on_worker(name: &'static str, why: &'static str, judge: Judge) -> Check {
+    let on = On::Worker;
+    Check { name, on, why, judge }
+}
+
+/// Checks that are printed under one heading.
+struct Group {
+    name: &'static str,
+    checks: &'static [Check],
 }
 
 /// The command that repairs an installation.
 const INSTALL: &str = "roadstead install manager|worker";
 
 /// All checks, in the order in which they are printed.
-fn all() -> impl Iterator<Item = &'static Check> {
-    [
-        cluster::CHECKS,
-        process::CHECKS,
-        webhooks::CHECKS,
-        workers::CHECKS,
-        queues::CHECKS,
-    ]
-    .into_iter()
-    .flatten()
-}
+const ALL: [Group; 6] = [
+    cluster::CLUSTER,
+    cluster::DEFINITIONS,
+    process::PROCESS,
+    webhooks::WEBHOOKS,
+    workers::WORKERS,
+    queues::QUEUES,
+];
 
 /// All findings, in the order of the checks. Checks that do not apply to this cluster are left out.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -150,14 +157,14 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         On::Manager => process == Some(Process::Manager),
         On::Worker => process == Some(Process::Worker),
     };
-    let one = |check: &Check| {
+    let one = |group: &Group, check: &Check| {
         let seen = (check.judge)(facts).unwrap_or_else(|Unread(why)| Seen {
             level: Level::Unknown,
             text: why,
             next: None,
         });
         Finding {
-            group: check.group,
+            group: group.name,
             check: check.name,
             level: seen.level,
             seen: seen.text,
@@ -165,7 +172,11 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             next: seen.next,
         }
     };
-    all().filter(|check| fits(check.on)).map(one).collect()
+    let of = |group: &'static Group| {
+        let checks = group.checks.iter().filter(|check| fits(check.on));
+        checks.map(move |check| one(group, check))
+    };
+    ALL.iter().flat_map(of).collect()
 }
 
 fn name(object: &Value) -> String {

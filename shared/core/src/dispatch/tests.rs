@@ -301,6 +301,10 @@ impl Plan {
         self.status.cluster.as_ref().map(ClusterName::as_str)
     }
 
+    fn nominated(&self) -> Vec<&str> {
+        self.status.nominated.iter().map(ClusterName::as_str).collect()
+    }
+
     fn mirrors(&self) -> Option<&str> {
         self.mirror.as_ref().map(ClusterName::as_str)
     }

@@ -1,3 +1,4 @@
+use super::StopReason::{NoMatchingWorkload, NotAdmitted, WorkloadDeleted, WorkloadEvicted};
 use super::*;
 
 fn key(name: &str) -> Key {
@@ -59,6 +60,10 @@ fn stop(reason: StopReason, restore: Option<&str>) -> Action {
         reason,
         restore: restore.map(key),
     }
+}
+
+fn stops(seen: &JobObserved<'_>, reason: StopReason, restore: Option<&str>, told: &str) {
+    check(seen, &[stop(reason, restore)], &[("Stopped", told)]);
 }
 
 /// Spec: jobs 5.4, 15.1.
@@ -170,7 +175,7 @@ fn a_job_that_was_put_there_with_its_workload_starts_first_and_adopts_it_later()
         },
     );
     let stopped = plan(&prebuilt(running(&taken_back)));
-    assert_eq!(stopped.actions, [stop(StopReason::WorkloadEvicted, Some("p"))]);
+    assert_eq!(stopped.actions, [stop(WorkloadEvicted, Some("p"))]);
 }
 
 /// Spec: jobs 5.3 A, 15.14 to 15.17; multikueue 11.107.
@@ -182,44 +187,25 @@ fn a_prebuilt_workload_is_adopted_or_refused() {
         vec![workload]
     };
     let nobody = with(|w| w.control = Control::Nobody);
-    let seen = JobObserved {
-        prebuilt: Some("p"),
-        ..observed(&nobody)
-    };
+    let seen = prebuilt(observed(&nobody));
     check(&seen, &[Action::AdoptPrebuilt(key("p"))], &[]);
 
     for workloads in [vec![], with(|w| w.control = Control::Other)] {
-        let held = JobObserved {
-            prebuilt: Some("p"),
-            ..observed(&workloads)
-        };
+        let held = prebuilt(observed(&workloads));
         check(&held, &[], &[]);
         assert_eq!(plan(&held).follow_up, FollowUp::PrebuiltMissing);
-        let loose = JobObserved {
-            prebuilt: Some("p"),
-            ..running(&workloads)
-        };
-        check(
-            &loose,
-            &[stop(StopReason::NoMatchingWorkload, None)],
-            &[("Stopped", "missing workload")],
-        );
+        let loose = prebuilt(running(&workloads));
+        stops(&loose, NoMatchingWorkload, None, "missing workload");
     }
 
     let different = with(|w| w.fit = Fit::Different);
-    let seen = JobObserved {
-        prebuilt: Some("p"),
-        ..observed(&different)
-    };
+    let seen = prebuilt(observed(&different));
     check(&seen, &[Action::AskOutOfSync(key("p"))], &[]);
     let over = with(|w| {
         w.fit = Fit::Different;
         w.stage = Stage::Finished { news: News::Told };
     });
-    let seen = JobObserved {
-        prebuilt: Some("p"),
-        ..observed(&over)
-    };
+    let seen = prebuilt(observed(&over));
     check(&seen, &[], &[]);
 }
 
@@ -251,31 +237,21 @@ fn a_changed_job_updates_its_open_workload_or_gets_a_new_one() {
 #[test]
 fn a_running_job_without_a_matching_workload_is_stopped() {
     let missing = "Missing Workload; unable to restore pod templates";
-    check(
-        &running(&[]),
-        &[stop(StopReason::NoMatchingWorkload, None)],
-        &[("Stopped", missing)],
-    );
+    stops(&running(&[]), NoMatchingWorkload, None, missing);
     let mut workload = owned("w");
     workload.fit = Fit::Different;
     workload.stage = Stage::Admitted("team".to_owned());
-    check(
+    stops(
         &running(&[workload.clone()]),
-        &[stop(StopReason::NoMatchingWorkload, Some("w"))],
-        &[(
-            "Stopped",
-            "No matching Workload; restoring pod templates according to existent Workload",
-        )],
+        NoMatchingWorkload,
+        Some("w"),
+        "No matching Workload; restoring pod templates according to existent Workload",
     );
     let second = OwnedWorkload {
         key: key("x"),
         ..workload.clone()
     };
-    check(
-        &running(&[workload, second]),
-        &[stop(StopReason::NoMatchingWorkload, None)],
-        &[("Stopped", missing)],
-    );
+    stops(&running(&[workload, second]), NoMatchingWorkload, None, missing);
 }
 
 /// Spec: jobs 5.3 C3, C4; safety I1, I4
@@ -292,10 +268,11 @@ fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
         check(&observed(&[workload.clone()]), &withdrawn, &told);
     }
     workload.presence = Presence::Going;
-    check(
+    stops(
         &running(&[workload.clone()]),
-        &[stop(StopReason::WorkloadDeleted, Some("w"))],
-        &[("Stopped", "Workload is deleted")],
+        WorkloadDeleted,
+        Some("w"),
+        "Workload is deleted",
     );
     check(&observed(&[workload.clone()]), &[], &[]);
 
@@ -323,13 +300,11 @@ fn a_job_that_must_stay_held_here_is_not_started_and_is_held_again() {
     workload.site = Site::ElsewhereOnly;
     workload.stage = Stage::Admitted("team".to_owned());
     check(&observed(&[workload.clone()]), &[], &[]);
-    check(
+    stops(
         &running(&[workload.clone()]),
-        &[stop(StopReason::NotAdmitted, Some("w"))],
-        &[(
-            "Stopped",
-            "Held in this cluster, because it runs in a worker cluster",
-        )],
+        NotAdmitted,
+        Some("w"),
+        "Held in this cluster, because it runs in a worker cluster",
     );
     workload.site = Site::Here;
     assert_eq!(plan(&observed(&[workload])).actions, [Action::Start(key("w"))]);
@@ -353,11 +328,7 @@ fn what_is_only_shown_here_is_neither_started_nor_stopped_before_its_workload_is
         message: "make room".to_owned(),
         quota: Quota::Held,
     };
-    check(
-        &running(&[workload]),
-        &[stop(StopReason::WorkloadEvicted, Some("w"))],
-        &[("Stopped", "make room")],
-    );
+    stops(&running(&[workload]), WorkloadEvicted, Some("w"), "make room");
 }
 
 /// A user has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
@@ -408,18 +379,15 @@ fn the_job_follows_the_stage_of_its_workload() {
         message: "make room".to_owned(),
         quota: Quota::Held,
     });
-    check(
-        &running(&evicted),
-        &[stop(StopReason::WorkloadEvicted, Some("w"))],
-        &[("Stopped", "make room")],
-    );
+    stops(&running(&evicted), WorkloadEvicted, Some("w"), "make room");
     check(&observed(&evicted), &[], &[]);
 
     for stage in [Stage::Pending, Stage::Reserved] {
-        check(
+        stops(
             &running(&at(stage)),
-            &[stop(StopReason::NotAdmitted, Some("w"))],
-            &[("Stopped", "Not admitted by cluster queue")],
+            NotAdmitted,
+            Some("w"),
+            "Not admitted by cluster queue",
         );
     }
     let told = at(Stage::Finished { news: News::Told });
@@ -445,10 +413,11 @@ fn a_deleted_workload_stops_its_job() {
         stage: Stage::Admitted("team".to_owned()),
         ..owned("w")
     }];
-    check(
+    stops(
         &running(&workloads),
-        &[stop(StopReason::WorkloadDeleted, Some("w"))],
-        &[("Stopped", "Workload is deleted")],
+        WorkloadDeleted,
+        Some("w"),
+        "Workload is deleted",
     );
     check(&observed(&workloads), &[], &[]);
 }
@@ -517,18 +486,12 @@ fn a_group_of_which_some_are_held_is_stopped_started_and_let_go_as_a_whole() {
         message: "make room".to_owned(),
         quota: Quota::Held,
     };
-    assert_eq!(
-        partly(&at(evicted)),
-        [stop(StopReason::WorkloadEvicted, Some("w"))]
-    );
+    assert_eq!(partly(&at(evicted)), [stop(WorkloadEvicted, Some("w"))]);
     assert_eq!(
         partly(&at(Stage::Admitted("cq".to_owned()))),
         [Action::Start(key("w"))]
     );
-    assert_eq!(
-        partly(&at(Stage::Pending)),
-        [stop(StopReason::NotAdmitted, Some("w"))]
-    );
+    assert_eq!(partly(&at(Stage::Pending)), [stop(NotAdmitted, Some("w"))]);
     assert_eq!(
         partly(&at(Stage::Finished { news: News::Told })),
         [Action::Release]
@@ -539,10 +502,7 @@ fn a_group_of_which_some_are_held_is_stopped_started_and_let_go_as_a_whole() {
         at_deletion: AtDeletion::Deleted,
         ..observed(&going)
     };
-    assert_eq!(
-        plan(&held).actions,
-        [stop(StopReason::WorkloadDeleted, Some("w"))]
-    );
+    assert_eq!(plan(&held).actions, [stop(WorkloadDeleted, Some("w"))]);
     let gone = JobObserved {
         presence: Presence::Going,
         ..held

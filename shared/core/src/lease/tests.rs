@@ -28,6 +28,15 @@ fn seen(number: u64) -> Option<Seen> {
     })
 }
 
+/// A look each second, at the first three renewals.
+fn renewed_thrice() -> Watch {
+    let mut watch = Watch::default();
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    watch
+}
+
 /// Spec: safety 3.2, 3.5
 #[test]
 fn a_worker_takes_no_lease_for_longer_than_the_limit_whatever_is_written_there() {
@@ -61,11 +70,8 @@ fn a_lease_is_two_thirds_of_the_timeout_and_what_follows_ends_with_it() {
 /// Spec: safety 3.3
 #[test]
 fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
-    let mut watch = Watch::default();
-    assert_eq!(watch.standing(at(99_000)), Standing::Free);
-    for number in 1..=3 {
-        watch.looked(at(number * 1_000), seen(number));
-    }
+    assert_eq!(Watch::default().standing(at(99_000)), Standing::Free);
+    let mut watch = renewed_thrice();
     // The third was sent after the second was stored; the look at the first did not show the second.
     assert_eq!(watch.age(at(20_000)), Some(Duration::from_secs(19)));
     assert_eq!(watch.standing(at(20_999)), Standing::Held);
@@ -81,10 +87,7 @@ fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
 
 #[test]
 fn a_renewal_that_took_long_to_arrive_does_not_count_from_its_arrival() {
-    let mut watch = Watch::default();
-    for number in 1..=3 {
-        watch.looked(at(number * 1_000), seen(number));
-    }
+    let mut watch = renewed_thrice();
     for second in 4..25 {
         watch.looked(at(second * 1_000), seen(3));
     }
@@ -116,10 +119,7 @@ fn a_worker_that_has_just_started_trusts_nothing_until_it_has_proof() {
 
 #[test]
 fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its_own() {
-    let mut watch = Watch::default();
-    for number in 1..=3 {
-        watch.looked(at(number * 1_000), seen(number));
-    }
+    let mut watch = renewed_thrice();
     watch.looked(at(4_000), None);
     assert_eq!(watch.standing(at(31_000)), Standing::Expired);
     let successor = |number| {
@@ -145,10 +145,7 @@ fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its
 /// Spec: safety 3.3
 #[test]
 fn a_number_after_which_none_comes_does_not_keep_a_lease_for_ever() {
-    let mut watch = Watch::default();
-    for number in 1..=3 {
-        watch.looked(at(number * 1_000), seen(number));
-    }
+    let mut watch = renewed_thrice();
     for second in 4..40 {
         watch.looked(at(second * 1_000), seen(u64::MAX));
     }

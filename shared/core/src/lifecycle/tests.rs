@@ -21,13 +21,12 @@ fn without_checks_reservation_and_admission_are_one_write() {
     let mut world = World::new();
     world.proposal = Some(reserve("spot"));
     let (_, notes) = world.pass();
-    world.check(
+    world.check_true(
         "QuotaReserved",
-        Truth::True,
         "QuotaReserved",
         "Quota reserved in ClusterQueue team",
     );
-    world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+    world.check_true("Admitted", "Admitted", "The workload is admitted");
     assert_eq!(world.workload.status.admission, Some(admission("spot")));
     assert_eq!(
         texts(&notes),
@@ -63,24 +62,14 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
     ]));
     world.proposal = Some(pending("WaitingForQuota", "insufficient quota"));
     let (_, notes) = world.pass();
-    world.check(
-        "QuotaReserved",
-        Truth::False,
-        "WaitingForQuota",
-        "insufficient quota",
-    );
+    world.check_false("QuotaReserved", "WaitingForQuota", "insufficient quota");
     world.has_no_reservation();
     assert_eq!(world.checks(), ["all", "both"]);
     assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
     world.proposal = Some(pending("WaitingForQuota", "less is missing"));
     let (_, notes) = world.pass();
     assert_eq!(notes, [], "another sentence for the same reason is no event");
-    world.check(
-        "QuotaReserved",
-        Truth::False,
-        "WaitingForQuota",
-        "less is missing",
-    );
+    world.check_false("QuotaReserved", "WaitingForQuota", "less is missing");
 }
 
 /// Spec: admission-engine B167, B168; provisioning 15.23, 15.47, 15.48.
@@ -92,9 +81,8 @@ fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     world.proposal = Some(reserve("spot"));
     world.pass();
     assert_eq!(world.checks(), ["all", "one"]);
-    world.check(
+    world.check_false(
         "Admitted",
-        Truth::False,
         "UnsatisfiedAdmissionChecks",
         "The workload has not all checks ready",
     );
@@ -103,7 +91,7 @@ fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     assert!(!world.workload.is_admitted(), "one of two is not enough");
     world.verdict("one", CheckPhase::Ready, "", None);
     world.pass();
-    world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+    world.check_true("Admitted", "Admitted", "The workload is admitted");
 }
 
 /// Spec: provisioning 9.
@@ -130,7 +118,7 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     world.verdict("chk", CheckPhase::Retry, "no room", Some(30));
     let (_, notes) = world.pass();
     let message = "Evicted due to AdmissionCheck in Retry state: \"chk\" (no room)";
-    world.check("Evicted", Truth::True, "AdmissionCheck", message);
+    world.check_true("Evicted", "AdmissionCheck", message);
     assert_eq!(texts(&notes), [("EvictedDueToAdmissionCheck", message)]);
     let check = &world.workload.status.checks[&CheckName::from("chk")];
     assert_eq!(check.phase, CheckPhase::Pending);
@@ -152,10 +140,10 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     assert!(world.workload.has_quota(), "still pods");
     world.job = job(false, true);
     let (next, _) = world.pass();
-    world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
+    world.check_false("QuotaReserved", "PendingEvaluation", message);
     world.has_no_reservation();
-    world.check("Requeued", Truth::False, "AdmissionCheck", message);
-    world.check("Evicted", Truth::True, "AdmissionCheck", message);
+    world.check_false("Requeued", "AdmissionCheck", message);
+    world.check_true("Evicted", "AdmissionCheck", message);
     assert_eq!(next.finalizer, Finalizer::Keep);
     assert_eq!(world.workload.status.admission, None);
     assert_eq!(world.workload.status.accumulated_secs, Some(10));
@@ -163,22 +151,12 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
 
     world.now = NOW + 40;
     world.pass();
-    world.check(
-        "Requeued",
-        Truth::True,
-        "BackoffFinished",
-        "The workload backoff was finished",
-    );
+    world.check_true("Requeued", "BackoffFinished", "The workload backoff was finished");
     assert_eq!(world.workload.status.requeue, None);
 
     world.proposal = Some(reserve("spot"));
     let (_, notes) = world.pass();
-    world.check(
-        "Evicted",
-        Truth::False,
-        "QuotaReserved",
-        &format!("Previously: {message}"),
-    );
+    world.check_false("Evicted", "QuotaReserved", &format!("Previously: {message}"));
     assert_eq!(
         texts(&notes)[0].1,
         "Quota reserved in ClusterQueue team, wait time since queued was 0s"
@@ -211,7 +189,7 @@ fn a_rejection_deactivates_even_beside_a_retry() {
     let (next, notes) = world.pass();
     assert_eq!(next.active, Activation::Deactivate);
     let text = "AdmissionCheck in Rejected state: \"no\" (never)";
-    world.check("DeactivationTarget", Truth::True, "AdmissionCheck", text);
+    world.check_true("DeactivationTarget", "AdmissionCheck", text);
     assert_eq!(
         notes,
         [Note::warning(
@@ -225,7 +203,7 @@ fn a_rejection_deactivates_even_beside_a_retry() {
     let (next, notes) = world.pass();
     assert_eq!(next.active, Activation::Keep);
     let message = format!("The workload is deactivated due to {text}");
-    world.check("Evicted", Truth::True, "DeactivatedDueToAdmissionCheck", &message);
+    world.check_true("Evicted", "DeactivatedDueToAdmissionCheck", &message);
     assert_eq!(
         texts(&notes),
         [("EvictedDueToDeactivatedDueToAdmissionCheck", message.as_str())]
@@ -239,23 +217,13 @@ fn a_rejection_deactivates_even_beside_a_retry() {
             .is_none()
     );
     assert!(!world.workload.has_quota(), "the job never ran");
-    world.check(
-        "Requeued",
-        Truth::False,
-        "DeactivatedDueToAdmissionCheck",
-        &message,
-    );
+    world.check_false("Requeued", "DeactivatedDueToAdmissionCheck", &message);
     let key = ("Deactivated".to_owned(), "AdmissionCheck".to_owned());
     assert_eq!(world.workload.status.evictions, [(key, 1)].into());
 
     world.workload.active = true;
     world.pass();
-    world.check(
-        "Requeued",
-        Truth::True,
-        "Reactivated",
-        "The workload was reactivated",
-    );
+    world.check_true("Requeued", "Reactivated", "The workload was reactivated");
 }
 
 /// Spec: admission-engine B174.
@@ -264,24 +232,14 @@ fn a_user_switches_it_off_and_on() {
     let mut world = World::admitted();
     world.workload.active = false;
     world.pass();
-    world.check(
-        "Evicted",
-        Truth::True,
-        "Deactivated",
-        "The workload is deactivated",
-    );
+    world.check_true("Evicted", "Deactivated", "The workload is deactivated");
     assert!(world.workload.has_quota());
     world.job = job(false, true);
     world.pass();
     assert!(!world.workload.has_quota());
     world.workload.active = true;
     world.pass();
-    world.check(
-        "Requeued",
-        Truth::True,
-        "Reactivated",
-        "The workload was reactivated",
-    );
+    world.check_true("Requeued", "Reactivated", "The workload was reactivated");
 }
 
 /// Spec: admission-engine 3.5.
@@ -294,12 +252,7 @@ fn a_pending_one_that_is_switched_off_keeps_out_of_the_queue() {
         at: Some(at(NOW + 5)),
     });
     world.pass();
-    world.check(
-        "Requeued",
-        Truth::False,
-        "Deactivated",
-        "The workload is deactivated",
-    );
+    world.check_false("Requeued", "Deactivated", "The workload is deactivated");
     assert_eq!(world.workload.status.requeue, None);
     world.proposal = Some(reserve("spot"));
     world.pass();
@@ -323,9 +276,8 @@ fn a_manager_evicts_by_naming_the_target() {
     assert!(!world.workload.is_evicted(), "first one, then the other");
     world.workload.active = false;
     world.pass();
-    world.check(
+    world.check_true(
         "Evicted",
-        Truth::True,
         "DeactivatedDueToEvictedOnManagerCluster",
         &format!("The workload is deactivated due to {message}"),
     );
@@ -350,15 +302,14 @@ fn draining_evicts_and_resuming_requeues() {
         set(&mut world, StopPolicy::HoldAndDrain);
         world.pass();
         let message = format!("The {kind} is stopped");
-        world.check("Evicted", Truth::True, &format!("{kind}Stopped"), &message);
+        world.check_true("Evicted", &format!("{kind}Stopped"), &message);
         world.job = job(false, true);
         world.pass();
-        world.check("Requeued", Truth::False, &format!("{kind}Stopped"), &message);
+        world.check_false("Requeued", &format!("{kind}Stopped"), &message);
         set(&mut world, StopPolicy::None);
         world.pass();
-        world.check(
+        world.check_true(
             "Requeued",
-            Truth::True,
             &format!("{kind}Restarted"),
             &format!("The {kind} was restarted after being stopped"),
         );
@@ -379,12 +330,12 @@ fn execution_time_is_counted_over_all_admissions() {
     world.job = job(false, true);
     world.pass();
     assert_eq!(world.workload.status.accumulated_secs, Some(60));
-    world.check("Requeued", Truth::True, "Preempted", "p");
+    world.check_true("Requeued", "Preempted", "p");
 
     world.now += 1_000;
     world.proposal = Some(reserve("spot"));
     world.pass();
-    world.check("Preempted", Truth::False, "QuotaReserved", "Previously: p");
+    world.check_false("Preempted", "QuotaReserved", "Previously: p");
     world.proposal = None;
     world.job = job(true, false);
     let (next, _) = world.pass();
@@ -399,18 +350,16 @@ fn execution_time_is_counted_over_all_admissions() {
             "The maximum execution time (100s) exceeded"
         )]
     );
-    world.check(
+    world.check_true(
         "DeactivationTarget",
-        Truth::True,
         "MaximumExecutionTimeExceeded",
         "exceeding the maximum execution time",
     );
     world.workload.active = false;
     world.job = job(false, true);
     world.pass();
-    world.check(
+    world.check_true(
         "Evicted",
-        Truth::True,
         "DeactivatedDueToMaximumExecutionTimeExceeded",
         "The workload is deactivated due to exceeding the maximum execution time",
     );
@@ -427,7 +376,7 @@ fn it_finishes_with_its_job_once() {
         let mut world = World::admitted();
         change(&mut world);
         let (next, _) = world.pass();
-        world.check("Finished", Truth::True, reason, message);
+        world.check_true("Finished", reason, message);
         assert_eq!(next.finalizer, Finalizer::Keep);
         world.now += 5;
         let (next, _) = world.pass();
@@ -435,7 +384,7 @@ fn it_finishes_with_its_job_once() {
         world.job = job(true, false);
         world.request = Some(Request::OutOfSync);
         world.pass();
-        world.check("Finished", Truth::True, reason, message);
+        world.check_true("Finished", reason, message);
     };
     check(|w| ended(w, true), "Succeeded", "done");
     check(|w| ended(w, false), "Failed", "exit 1");

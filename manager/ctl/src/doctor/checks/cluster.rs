@@ -4,7 +4,7 @@ use roadstead_api::install::owned;
 use serde_json::Value;
 
 use super::{
-    CLOCK_SECS_MAX, Check, INSTALL, On, Seen, bad, check, good, items, name, names, none_of, warning,
+    CLOCK_SECS_MAX, Group, INSTALL, Seen, bad, everywhere, good, items, name, names, none_of, warning,
     without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
@@ -12,67 +12,53 @@ use crate::doctor::facts::{Facts, Unread};
 /// The oldest and the newest tested minor version of Kubernetes.
 const MINORS: std::ops::RangeInclusive<u64> = 32..=36;
 
-const CLUSTER: &str = "cluster";
-const DEFINITIONS: &str = "definitions";
+pub(super) const CLUSTER: Group = Group {
+    name: "cluster",
+    checks: &[
+        everywhere(
+            "kubernetes-version",
+            "other versions were not tried",
+            kubernetes_version,
+        ),
+        everywhere("no-kueue", "two engines would admit the same workloads", no_kueue),
+        everywhere(
+            "one-installation",
+            "two engines would admit the same workloads",
+            one_installation,
+        ),
+        everywhere(
+            "clock",
+            "credentials end and certificates begin at wrong times",
+            clock,
+        ),
+    ],
+};
 
-pub(super) const CHECKS: &[Check] = &[
-    check(
-        CLUSTER,
-        "kubernetes-version",
-        On::Both,
-        "other versions were not tried",
-        kubernetes_version,
-    ),
-    check(
-        CLUSTER,
-        "no-kueue",
-        On::Both,
-        "two engines would admit the same workloads",
-        no_kueue,
-    ),
-    check(
-        CLUSTER,
-        "one-installation",
-        On::Both,
-        "two engines would admit the same workloads",
-        one_installation,
-    ),
-    check(
-        CLUSTER,
-        "clock",
-        On::Both,
-        "credentials end and certificates begin at wrong times",
-        clock,
-    ),
-    check(
-        DEFINITIONS,
-        "definitions-present",
-        On::Both,
-        "a kind without a definition cannot be used",
-        definitions_present,
-    ),
-    check(
-        DEFINITIONS,
-        "definitions-served",
-        On::Both,
-        "the API server refuses objects of a kind that it does not serve",
-        definitions_served,
-    ),
-    check(
-        DEFINITIONS,
-        "definitions-version",
-        On::Both,
-        "fields of another version are dropped or unknown",
-        definitions_version,
-    ),
-    check(
-        DEFINITIONS,
-        "conversion",
-        On::Both,
-        "objects of older versions cannot be read without the conversion webhook",
-        conversion,
-    ),
-];
+pub(super) const DEFINITIONS: Group = Group {
+    name: "definitions",
+    checks: &[
+        everywhere(
+            "definitions-present",
+            "a kind without a definition cannot be used",
+            definitions_present,
+        ),
+        everywhere(
+            "definitions-served",
+            "the API server refuses objects of a kind that it does not serve",
+            definitions_served,
+        ),
+        everywhere(
+            "definitions-version",
+            "fields of another version are dropped or unknown",
+            definitions_version,
+        ),
+        everywhere(
+            "conversion",
+            "objects of older versions cannot be read without the conversion webhook",
+            conversion,
+        ),
+    ],
+};
 
 #[expect(clippy::unnecessary_wraps, reason = "all checks have one shape")]
 fn kubernetes_version(facts: &Facts) -> Result<Seen, Unread> {

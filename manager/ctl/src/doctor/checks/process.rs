@@ -7,63 +7,46 @@ use roadstead_serve::config;
 use serde_json::Value;
 
 use super::{
-    CLOCK_SECS_MAX, Check, INSTALL, On, Seen, bad, check, good, look_at_log, name, none_of, warning,
+    CLOCK_SECS_MAX, Group, INSTALL, Seen, bad, everywhere, good, look_at_log, name, none_of, warning,
 };
 use crate::doctor::facts::{Facts, Unread};
 
-const PROCESS: &str = "process";
-
-pub(super) const CHECKS: &[Check] = &[
-    check(
-        PROCESS,
-        "deployment",
-        On::Both,
-        "nothing decides about queues without the process",
-        deployment,
-    ),
-    check(
-        PROCESS,
-        "replicas",
-        On::Both,
-        "with no ready replica nothing is admitted and every job is refused",
-        replicas,
-    ),
-    check(
-        PROCESS,
-        "image-version",
-        On::Both,
-        "command and process of different versions may disagree",
-        image_version,
-    ),
-    check(
-        PROCESS,
-        "service-account",
-        On::Both,
-        "pods without their account do not start",
-        service_account,
-    ),
-    check(
-        PROCESS,
-        "cluster-role",
-        On::Both,
-        "without its rights the process cannot work",
-        cluster_role,
-    ),
-    check(
-        PROCESS,
-        "configuration",
-        On::Both,
-        "a process with a wrong configuration does not start",
-        configuration,
-    ),
-    check(
-        PROCESS,
-        "leader",
-        On::Both,
-        "only the replica that leads decides",
-        leader,
-    ),
-];
+pub(super) const PROCESS: Group = Group {
+    name: "process",
+    checks: &[
+        everywhere(
+            "deployment",
+            "nothing decides about queues without the process",
+            deployment,
+        ),
+        everywhere(
+            "replicas",
+            "with no ready replica nothing is admitted and every job is refused",
+            replicas,
+        ),
+        everywhere(
+            "image-version",
+            "command and process of different versions may disagree",
+            image_version,
+        ),
+        everywhere(
+            "service-account",
+            "pods without their account do not start",
+            service_account,
+        ),
+        everywhere(
+            "cluster-role",
+            "without its rights the process cannot work",
+            cluster_role,
+        ),
+        everywhere(
+            "configuration",
+            "a process with a wrong configuration does not start",
+            configuration,
+        ),
+        everywhere("leader", "only the replica that leads decides", leader),
+    ],
+};
 
 fn deployment(facts: &Facts) -> Result<Seen, Unread> {
     Ok(match facts.deployment()? {

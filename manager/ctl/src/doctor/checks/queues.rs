@@ -7,98 +7,72 @@ use roadstead_api::rights::Process;
 use serde_json::Value;
 
 use super::{
-    Check, On, Seen, bad, check, condition, good, items, name, names, none_of, warning, without_condition,
+    Group, Seen, bad, condition, everywhere, good, items, name, names, none_of, on_manager, on_worker,
+    warning, without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
-const QUEUES: &str = "queues";
-
-pub(super) const CHECKS: &[Check] = &[
-    check(
-        QUEUES,
-        "queues-present",
-        On::Both,
-        "without a queue every job waits",
-        queues_present,
-    ),
-    check(
-        QUEUES,
-        "queues-active",
-        On::Both,
-        "an inactive ClusterQueue admits nothing",
-        queues_active,
-    ),
-    check(
-        QUEUES,
-        "queues-stopped",
-        On::Both,
-        "a stopped queue admits nothing",
-        queues_stopped,
-    ),
-    check(
-        QUEUES,
-        "local-queues-lead-somewhere",
-        On::Both,
-        "jobs in such a queue wait for ever",
-        local_queues,
-    ),
-    check(
-        QUEUES,
-        "flavors-exist",
-        On::Both,
-        "a ClusterQueue with an unknown flavor is inactive",
-        flavors_exist,
-    ),
-    check(
-        QUEUES,
-        "flavors-match-nodes",
-        On::Worker,
-        "jobs of this flavor are admitted, and their pods stay pending",
-        flavors_match_nodes,
-    ),
-    check(
-        QUEUES,
-        "checks-exist",
-        On::Both,
-        "a ClusterQueue with an unknown check is inactive",
-        checks_exist,
-    ),
-    check(
-        QUEUES,
-        "checks-active",
-        On::Both,
-        "workloads wait for a check that is not active",
-        checks_active,
-    ),
-    check(
-        QUEUES,
-        "checks-handled",
-        On::Both,
-        "no process answers for this controller",
-        checks_handled,
-    ),
-    check(
-        QUEUES,
-        "check-parameters",
-        On::Both,
-        "a check without its parameters never becomes ready",
-        check_parameters,
-    ),
-    check(
-        QUEUES,
-        "dispatch",
-        On::Manager,
-        "jobs in a queue without a multikueue check are not sent to workers",
-        dispatch,
-    ),
-    check(
-        QUEUES,
-        "workloads-have-queues",
-        On::Both,
-        "such a workload waits until its queue is made",
-        workloads_have_queues,
-    ),
-];
+pub(super) const QUEUES: Group = Group {
+    name: "queues",
+    checks: &[
+        everywhere(
+            "queues-present",
+            "without a queue every job waits",
+            queues_present,
+        ),
+        everywhere(
+            "queues-active",
+            "an inactive ClusterQueue admits nothing",
+            queues_active,
+        ),
+        everywhere("queues-stopped", "a stopped queue admits nothing", queues_stopped),
+        everywhere(
+            "local-queues-lead-somewhere",
+            "jobs in such a queue wait for ever",
+            local_queues,
+        ),
+        everywhere(
+            "flavors-exist",
+            "a ClusterQueue with an unknown flavor is inactive",
+            flavors_exist,
+        ),
+        on_worker(
+            "flavors-match-nodes",
+            "jobs of this flavor are admitted, and their pods stay pending",
+            flavors_match_nodes,
+        ),
+        everywhere(
+            "checks-exist",
+            "a ClusterQueue with an unknown check is inactive",
+            checks_exist,
+        ),
+        everywhere(
+            "checks-active",
+            "workloads wait for a check that is not active",
+            checks_active,
+        ),
+        everywhere(
+            "checks-handled",
+            "no process answers for this controller",
+            checks_handled,
+        ),
+        everywhere(
+            "check-parameters",
+            "a check without its parameters never becomes ready",
+            check_parameters,
+        ),
+        on_manager(
+            "dispatch",
+            "jobs in a queue without a multikueue check are not sent to workers",
+            dispatch,
+        ),
+        everywhere(
+            "workloads-have-queues",
+            "such a workload waits until its queue is made",
+            workloads_have_queues,
+        ),
+    ],
+};
 
 fn queues_present(facts: &Facts) -> Result<Seen, Unread> {
     let (clusters, locals) = (facts.all("ClusterQueue")?.len(), facts.all("LocalQueue")?.len());

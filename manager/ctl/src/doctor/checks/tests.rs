@@ -305,6 +305,10 @@ fn where_all_is_well_every_check_says_so() {
     }
 }
 
+fn all() -> impl Iterator<Item = &'static Check> {
+    ALL.iter().flat_map(|group| group.checks)
+}
+
 #[test]
 fn every_check_finds_the_very_thing_that_it_is_about_and_names_a_next_step() {
     let tested: Vec<&str> = BROKEN.iter().map(|(check, _)| *check).collect();

@@ -6,69 +6,54 @@ use roadstead_api::crd::WEBHOOK_SERVICE;
 use roadstead_api::visibility;
 use serde_json::Value;
 
-use super::{Check, INSTALL, On, Seen, bad, check, condition, good, items, look_at_log, none_of, warning};
+use super::{Group, INSTALL, Seen, bad, condition, everywhere, good, items, look_at_log, none_of, warning};
 use crate::doctor::facts::{Facts, Unread};
 
-const WEBHOOKS: &str = "webhooks and certificates";
-
-pub(super) const CHECKS: &[Check] = &[
-    check(
-        WEBHOOKS,
-        "mutating-webhooks",
-        On::Both,
-        "jobs would start without waiting for their queue",
-        mutating_webhooks,
-    ),
-    check(
-        WEBHOOKS,
-        "validating-webhooks",
-        On::Both,
-        "wrong queues would be stored",
-        validating_webhooks,
-    ),
-    check(
-        WEBHOOKS,
-        "certificate-authority",
-        On::Both,
-        "the API server refuses every job that it cannot ask about",
-        certificate_authority,
-    ),
-    check(
-        WEBHOOKS,
-        "lock-out",
-        On::Both,
-        "a webhook on its own namespace could keep the process from coming back",
-        lock_out,
-    ),
-    check(
-        WEBHOOKS,
-        "certificate",
-        On::Both,
-        "the API server refuses webhooks with an expired certificate",
-        certificate,
-    ),
-    check(
-        WEBHOOKS,
-        "webhook-service",
-        On::Both,
-        "the API server reaches the webhooks through this Service",
-        webhook_service,
-    ),
-    check(
-        WEBHOOKS,
-        "webhook-endpoints",
-        On::Both,
-        "the API server finds no webhook without a ready endpoint",
-        webhook_endpoints,
-    ),
-    check(
-        WEBHOOKS,
-        "visibility",
-        On::Both,
-        "the order of waiting workloads cannot be shown",
-        visibility_served,
-    ),
-];
+pub(super) const WEBHOOKS: Group = Group {
+    name: "webhooks and certificates",
+    checks: &[
+        everywhere(
+            "mutating-webhooks",
+            "jobs would start without waiting for their queue",
+            mutating_webhooks,
+        ),
+        everywhere(
+            "validating-webhooks",
+            "wrong queues would be stored",
+            validating_webhooks,
+        ),
+        everywhere(
+            "certificate-authority",
+            "the API server refuses every job that it cannot ask about",
+            certificate_authority,
+        ),
+        everywhere(
+            "lock-out",
+            "a webhook on its own namespace could keep the process from coming back",
+            lock_out,
+        ),
+        everywhere(
+            "certificate",
+            "the API server refuses webhooks with an expired certificate",
+            certificate,
+        ),
+        everywhere(
+            "webhook-service",
+            "the API server reaches the webhooks through this Service",
+            webhook_service,
+        ),
+        everywhere(
+            "webhook-endpoints",
+            "the API server finds no webhook without a ready endpoint",
+            webhook_endpoints,
+        ),
+        everywhere(
+            "visibility",
+            "the order of waiting workloads cannot be shown",
+            visibility_served,
+        ),
+    ],
+};
 
 fn registered(facts: &Facts, kind: &'static str, known: &str) -> Result<Seen, Unread> {
     let found = facts.named(kind, known)?;

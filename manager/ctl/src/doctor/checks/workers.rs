@@ -7,73 +7,58 @@ use roadstead_kubeconfigs::secret;
 use serde_json::Value;
 
 use super::{
-    Check, Level, On, Seen, bad, check, good, items, name, names, none_of, warning, without_condition,
+    Group, Level, Seen, bad, good, items, name, names, none_of, on_manager, warning, without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
 /// A credential must have been renewed before its last so many seconds.
 const RENEW_SECS: i64 = 300;
 
-const WORKERS: &str = "worker clusters";
-
-pub(super) const CHECKS: &[Check] = &[
-    check(
-        WORKERS,
-        "clusters-registered",
-        On::Manager,
-        "without a worker cluster no job runs",
-        clusters_registered,
-    ),
-    check(
-        WORKERS,
-        "clusters-active",
-        On::Manager,
-        "no job is sent to a cluster that is not connected",
-        clusters_active,
-    ),
-    check(
-        WORKERS,
-        "clusters-listed",
-        On::Manager,
-        "a cluster in no MultiKueueConfig gets no jobs",
-        clusters_listed,
-    ),
-    check(
-        WORKERS,
-        "clusters-exist",
-        On::Manager,
-        "a name without a cluster is waited for in vain",
-        clusters_exist,
-    ),
-    check(
-        WORKERS,
-        "clusters-cordoned",
-        On::Manager,
-        "a cordoned cluster gets no new jobs",
-        clusters_cordoned,
-    ),
-    check(
-        WORKERS,
-        "fences",
-        On::Manager,
-        "a worker without a fence may run on while its jobs start elsewhere",
-        fences,
-    ),
-    check(
-        WORKERS,
-        "credentials-present",
-        On::Manager,
-        "without its Secret a cluster cannot be reached",
-        credentials_present,
-    ),
-    check(
-        WORKERS,
-        "credentials-age",
-        On::Manager,
-        "with an expired credential the connection ends",
-        credentials_age,
-    ),
-];
+pub(super) const WORKERS: Group = Group {
+    name: "worker clusters",
+    checks: &[
+        on_manager(
+            "clusters-registered",
+            "without a worker cluster no job runs",
+            clusters_registered,
+        ),
+        on_manager(
+            "clusters-active",
+            "no job is sent to a cluster that is not connected",
+            clusters_active,
+        ),
+        on_manager(
+            "clusters-listed",
+            "a cluster in no MultiKueueConfig gets no jobs",
+            clusters_listed,
+        ),
+        on_manager(
+            "clusters-exist",
+            "a name without a cluster is waited for in vain",
+            clusters_exist,
+        ),
+        on_manager(
+            "clusters-cordoned",
+            "a cordoned cluster gets no new jobs",
+            clusters_cordoned,
+        ),
+        on_manager(
+            "fences",
+            "a worker without a fence may run on while its jobs start elsewhere",
+            fences,
+        ),
+        on_manager(
+            "credentials-present",
+            "without its Secret a cluster cannot be reached",
+            credentials_present,
+        ),
+        on_manager(
+            "credentials-age",
+            "with an expired credential the connection ends",
+            credentials_age,
+        ),
+    ],
+};
 
 fn clusters_registered(facts: &Facts) -> Result<Seen, Unread> {
     Ok(match facts.all("MultiKueueCluster")?.len() {

@@ -18,6 +18,14 @@ fn lower(name: &str, cpu: i64) -> ClusterQueue {
     queue
 }
 
+/// A queue of 4 that `low` fills.
+fn full() -> World {
+    let mut world = world(vec![lower("q", 4)]);
+    world.ask("q", "low", (0, 4_000));
+    world.run();
+    world
+}
+
 fn waits(name: &str, more: i64, count: usize) -> String {
     format!(
         "{name}: WaitingForPreemptedWorkloads {SHORT}, {more} more needed. Pending the preemption of {count} workload(s)"
@@ -27,9 +35,7 @@ fn waits(name: &str, more: i64, count: usize) -> String {
 /// Spec: admission-engine B129, B173.
 #[test]
 fn the_preemptor_waits_until_the_victim_has_given_its_quota_back() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "high", (1, 4_000));
     assert_eq!(
         world.run(),
@@ -49,9 +55,7 @@ fn the_preemptor_waits_until_the_victim_has_given_its_quota_back() {
 /// Spec: admission-engine B119, 2.12.
 #[test]
 fn the_victim_is_told_for_which_workload_and_job_it_makes_room() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "high", (1, 4_000));
     world.edit("high", |w| w.job_uid = Some("job-uid".into()));
     world.run();
@@ -101,9 +105,7 @@ fn whose_gate_is_closed_is_admitted_only_without_preempting() {
 /// Spec: admission-engine B172 (a preempted workload is pending again, at its old place).
 #[test]
 fn a_victim_is_pending_again_and_served_when_there_is_room() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "high", (1, 4_000));
     world.ask("q", "later", (0, 4_000));
     world.run();
@@ -134,9 +136,7 @@ fn nobody_else_is_evicted_while_the_victims_stop() {
 /// Spec: admission-engine 2.12 (no duplicates while an eviction is on its way, and a new one if it never arrives).
 #[test]
 fn an_eviction_is_told_once_and_again_when_it_got_lost() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "high", (1, 4_000));
     let told = |decisions: Vec<Decision>| {
         let evictions = decisions.iter().filter(|d| matches!(d, Decision::Preempt { .. }));
@@ -176,9 +176,7 @@ fn an_eviction_waits_until_the_reservation_is_visible() {
 /// Spec: admission-engine B041.
 #[test]
 fn who_waits_for_victims_stays_head_even_before_higher_priority() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "w", (1, 4_000));
     world.run();
     world.ask("q", "h", (100, 4_000));
@@ -187,29 +185,20 @@ fn who_waits_for_victims_stays_head_even_before_higher_priority() {
     assert_eq!(*first[0].key.name, *"w");
     world.release("low");
     assert_eq!(world.run()[0], "w: reserved");
-    let mut world = world_gone();
-    assert_eq!(world.run()[0], "h: reserved", "w left");
-}
-
-fn world_gone() -> World {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "w", (1, 4_000));
     world.run();
     world.ask("q", "h", (100, 4_000));
     let (key, uid) = (Key::new("ns", "w"), "uid-w".into());
     world.tell(Event::WorkloadGone { key, uid });
     world.release("low");
-    world
+    assert_eq!(world.run()[0], "h: reserved", "w left");
 }
 
 /// Spec: admission-engine 1.6 (the mark goes with any other failure, unlike the quirk).
 #[test]
 fn a_preemptor_that_fails_otherwise_is_no_longer_first() {
-    let mut world = world(vec![lower("q", 4)]);
-    world.ask("q", "low", (0, 4_000));
-    world.run();
+    let mut world = full();
     world.ask("q", "w", (1, 4_000));
     world.run();
     world.tell(Event::ClusterQueue(Box::new(lower("q", 2))));

@@ -14,7 +14,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     };
     case.failures.insert("a".into(), failure);
     let plan = case.plan();
-    assert_eq!(plan.status.nominated, ["b".into()]);
+    assert_eq!(plan.nominated(), ["b"]);
     assert_eq!(plan.wake_at, Some(at(110)));
     case.remotes.insert("b".into(), away(1));
     let waiting = case.plan().waiting.unwrap();
@@ -24,7 +24,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
         "cluster \"a\" refused to create it: quota exceeded (next try 1970-01-01T01:50:00Z)"
     );
     case.now = 110;
-    assert_eq!(case.plan().status.nominated, ["a".into()]);
+    assert_eq!(case.plan().nominated(), ["a"]);
 }
 
 /// Spec: experience 1 P8; multikueue 4.4

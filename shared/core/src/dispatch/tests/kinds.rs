@@ -31,7 +31,7 @@ fn a_cluster_that_does_not_serve_the_kind_is_no_candidate_and_the_others_are() {
         case.dispatcher = dispatcher;
         case.sites.insert("b".into(), without_kind());
         let plan = case.plan();
-        assert_eq!(plan.status.nominated, ["a".into()], "{dispatcher:?}");
+        assert_eq!(plan.nominated(), ["a"], "{dispatcher:?}");
         assert_eq!(plan.on("b"), []);
         assert_eq!(plan.on("a"), [RemoteAction::CreateWorkload]);
         assert_eq!(replies(&plan)[0], ("b", Reply::NotServed, "Job"));
@@ -76,7 +76,7 @@ fn a_copy_on_a_cluster_that_no_longer_serves_the_kind_is_removed_before_the_choi
     let mut case = Case::new().remote("b", reachable(Some(remote()), None));
     case.sites.insert("b".into(), without_kind());
     let plan = case.nominated(&["b", "a"]).plan();
-    assert_eq!(plan.status.nominated, ["a".into()]);
+    assert_eq!(plan.nominated(), ["a"]);
     assert_eq!(
         plan.on("b"),
         [RemoteAction::StripFinalizer, RemoteAction::DeleteWorkload]
@@ -137,7 +137,7 @@ fn while_the_kind_cannot_be_read_on_a_cluster_nothing_of_it_is_decided_there() {
 #[test]
 fn a_cluster_where_the_kind_cannot_be_read_gets_no_job_and_one_that_can_does() {
     let plan = Case::new().remote("b", unreadable()).plan();
-    assert_eq!(plan.status.nominated, ["a".into()]);
+    assert_eq!(plan.nominated(), ["a"]);
     let asked = Case::new().nominated(&["b"]).remote("b", unreadable());
     let mut asked_only = asked.clone();
     asked_only.dispatcher = Dispatcher::Incremental {
@@ -145,11 +145,7 @@ fn a_cluster_where_the_kind_cannot_be_read_gets_no_job_and_one_that_can_does() {
         order: Order::OfConfig,
     };
     let plan = asked_only.plan();
-    assert_eq!(
-        plan.status.nominated,
-        ["b".into()],
-        "it may hold a copy: it stays asked"
-    );
+    assert_eq!(plan.nominated(), ["b"], "it may hold a copy: it stays asked");
     let mut alone = asked.remote("a", away(1));
     alone.clusters = vec!["b".into()];
     assert_eq!(alone.plan().waits_for(), Some("KindNotReadableOnCluster"));

@@ -49,10 +49,9 @@ fn what_a_worker_that_was_away_holds_of_an_ended_workload_goes_when_it_is_back()
     case.job.finished = true;
     let plan = case.plan();
     assert!(plan.status.conditions.is_true("Finished"));
-    assert_eq!(
-        (plan.on("a"), plan.on("b"), plan.wake_at),
-        (&ALL_GONE[..], &[][..], None)
-    );
+    assert_eq!(plan.on("a"), ALL_GONE);
+    assert_eq!(plan.on("b"), []);
+    assert_eq!(plan.wake_at, None);
     let back = case.remote("b", reachable(Some(remote()), None)).plan();
     assert_eq!(back.on("b"), &ALL_GONE[1..]);
 }

@@ -89,16 +89,14 @@ fn a_workload_that_is_deleted_takes_its_run_with_it() {
     let plan = case.plan();
     let message = "Evicted on manager: The workload is being deleted".to_owned();
     assert_eq!(plan.on("a"), [RequestStop { message }]);
-    assert_eq!(
-        (plan.mirrors(), plan.cluster(), plan.stopped),
-        (Some("a"), Some("a"), false)
-    );
+    assert_eq!(plan.mirrors(), Some("a"));
+    assert_eq!(plan.cluster(), Some("a"));
+    assert!(!plan.stopped);
     assert_eq!(plan.waits_for(), Some("StoppingOnWorker"));
     let lost = case.clone().remote("a", away(90)).plan();
-    assert_eq!(
-        (lost.cluster(), lost.waits_for(), lost.stopped),
-        (Some("a"), Some("WorkerLost"), false)
-    );
+    assert_eq!(lost.cluster(), Some("a"));
+    assert_eq!(lost.waits_for(), Some("WorkerLost"));
+    assert!(!lost.stopped);
     let plan = case.remote("a", reachable(Some(stopped()), Some(HELD))).plan();
     assert_eq!((plan.cluster(), plan.stopped), (None, true));
 }
@@ -176,10 +174,9 @@ fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
         .remote("a", reachable(Some(ends("Succeeded")), Some(ENDED)))
         .plan();
     assert!(plan.status.conditions.is_true("Finished"));
-    assert_eq!(
-        (plan.cluster(), plan.mirrors(), plan.epoch),
-        (Some("a"), Some("a"), 1)
-    );
+    assert_eq!(plan.cluster(), Some("a"));
+    assert_eq!(plan.mirrors(), Some("a"));
+    assert_eq!(plan.epoch, 1);
 
     let tidied = case.clone().remote("a", reachable(None, Some(ENDED))).plan();
     assert_eq!(
@@ -213,10 +210,9 @@ fn an_end_that_stands_only_on_the_worker_is_shown_before_its_job_goes() {
     for case in [stopping, released, queued] {
         let plan = case.plan();
         assert_eq!(plan.on("a"), []);
-        assert_eq!(
-            (plan.cluster(), plan.mirrors(), plan.epoch),
-            (Some("a"), Some("a"), 1)
-        );
+        assert_eq!(plan.cluster(), Some("a"));
+        assert_eq!(plan.mirrors(), Some("a"));
+        assert_eq!(plan.epoch, 1);
         let mut shown = case;
         shown.job.finished = true;
         assert_eq!(shown.plan().on("a"), [RemoteAction::DeleteJob]);
@@ -243,10 +239,9 @@ fn an_evicted_copy_that_its_worker_could_start_again_is_removed() {
             RemoteAction::DeleteWorkload
         ]
     );
-    assert_eq!(
-        (plan.stopped, plan.cluster(), plan.mirrors()),
-        (false, Some("a"), Some("a"))
-    );
+    assert!(!plan.stopped);
+    assert_eq!(plan.cluster(), Some("a"));
+    assert_eq!(plan.mirrors(), Some("a"));
     let plan = case.remote("a", reachable(None, None)).plan();
     assert_eq!((plan.stopped, plan.cluster(), plan.epoch), (true, None, 2));
 }
@@ -278,13 +273,8 @@ fn a_time_limit_that_the_worker_notices_first_ends_the_workload_and_is_not_run_e
     case.status.accumulated_secs = Some(20);
     let plan = case.plan();
     let target = plan.status.conditions.when_true("DeactivationTarget").unwrap();
-    assert_eq!(
-        (&*target.reason, &*target.message),
-        (
-            "MaximumExecutionTimeExceeded",
-            "exceeding the maximum execution time"
-        )
-    );
+    assert_eq!(&*target.reason, "MaximumExecutionTimeExceeded");
+    assert_eq!(&*target.message, "exceeding the maximum execution time");
     assert_eq!(plan.status.accumulated_secs, None);
     assert_eq!(plan.notes.len(), 1);
     assert_eq!(

@@ -16,11 +16,11 @@ fn without_core_what_asks_for_no_check_is_admitted_and_its_end_is_told() {
     world.queue = Some(queue(&[]));
     world.proposal = Some(reserve("spot"));
     world.pass();
-    world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+    world.check_true("Admitted", "Admitted", "The workload is admitted");
     world.proposal = None;
     ended(&mut world, true);
     world.pass();
-    world.check("Finished", Truth::True, "Succeeded", "done");
+    world.check_true("Finished", "Succeeded", "done");
 }
 
 /// Spec: admission-engine 3.2, 3.7

@@ -27,8 +27,8 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
         texts(&notes),
         [("Preempted", MESSAGE), ("EvictedDueToPreempted", MESSAGE)]
     );
-    world.check("Evicted", Truth::True, "Preempted", MESSAGE);
-    world.check("Preempted", Truth::True, "InClusterQueue", MESSAGE);
+    world.check_true("Evicted", "Preempted", MESSAGE);
+    world.check_true("Preempted", "InClusterQueue", MESSAGE);
     assert_eq!(
         world.workload.status.admission,
         Some(admission("spot")),
@@ -40,15 +40,15 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
     assert!(world.workload.has_quota());
     world.job = job(false, true);
     world.pass();
-    world.check("Requeued", Truth::True, "Preempted", MESSAGE);
-    world.check("QuotaReserved", Truth::False, "PendingEvaluation", MESSAGE);
+    world.check_true("Requeued", "Preempted", MESSAGE);
+    world.check_false("QuotaReserved", "PendingEvaluation", MESSAGE);
     assert_eq!(world.workload.status.admission, None);
 
     world.proposal = Some(reserve("spot"));
     world.pass();
     let before = format!("Previously: {MESSAGE}");
-    world.check("Evicted", Truth::False, "QuotaReserved", &before);
-    world.check("Preempted", Truth::False, "QuotaReserved", &before);
+    world.check_false("Evicted", "QuotaReserved", &before);
+    world.check_false("Preempted", "QuotaReserved", &before);
 }
 
 /// Spec: admission-engine B113, B176.
@@ -134,8 +134,8 @@ fn a_victim_that_is_not_admitted_is_evicted_and_released_at_once() {
     world.pass();
     world.proposal = Some(make_room());
     world.pass();
-    world.check("Evicted", Truth::True, "Preempted", MESSAGE);
-    world.check("Requeued", Truth::True, "Preempted", MESSAGE);
+    world.check_true("Evicted", "Preempted", MESSAGE);
+    world.check_true("Requeued", "Preempted", MESSAGE);
     assert!(!world.workload.has_quota());
 }
 
@@ -151,13 +151,8 @@ fn a_preemption_that_its_gate_forbids_is_told_in_a_condition_of_its_own() {
     let message = "Workload requires preemption, but it's gated";
     world.proposal = Some(pending("AdmissionGated", message));
     world.pass();
-    world.check("QuotaReserved", Truth::False, "AdmissionGated", message);
-    world.check(
-        "BlockedOnPreemptionGates",
-        Truth::True,
-        "PreemptionGated",
-        message,
-    );
+    world.check_false("QuotaReserved", "AdmissionGated", message);
+    world.check_true("BlockedOnPreemptionGates", "PreemptionGated", message);
     world.proposal = Some(reserve("spot"));
     world.pass();
     let blocked = world.workload.status.conditions.get("BlockedOnPreemptionGates");

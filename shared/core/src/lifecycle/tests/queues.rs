@@ -16,7 +16,7 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
         world.workload.status.nominated = vec![ClusterName::from("w1")];
         change(&mut world);
         world.pass();
-        world.check("QuotaReserved", Truth::False, reason, message);
+        world.check_false("QuotaReserved", reason, message);
         world.has_no_reservation();
         assert!(!world.workload.is_evicted());
         assert_eq!(world.workload.status.admission, None);
@@ -68,12 +68,7 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
     assert!(world.workload.has_quota(), "a running job stays");
     world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
     world.pass();
-    world.check(
-        "Evicted",
-        Truth::True,
-        "ClusterQueueStopped",
-        "The ClusterQueue is stopped",
-    );
+    world.check_true("Evicted", "ClusterQueueStopped", "The ClusterQueue is stopped");
     assert!(world.workload.has_quota(), "until it has stopped");
     world.job = job(false, true);
     world.pass();
@@ -98,9 +93,9 @@ fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_mi
         world.workload.status.conditions = by_hand;
         remove(&mut world);
         world.pass();
-        world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+        world.check_true("Admitted", "Admitted", "The workload is admitted");
         world.pass();
-        world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+        world.check_true("Admitted", "Admitted", "The workload is admitted");
         assert!(world.workload.has_quota());
     }
 }
@@ -131,7 +126,7 @@ fn what_nothing_was_decided_about_says_so_at_once_where_that_is_asked_for() {
     world.policy.first_status = FirstStatus::AtOnce;
     world.pass();
     let message = "Workload is pending evaluation in the scheduling queue";
-    world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
+    world.check_false("QuotaReserved", "PendingEvaluation", message);
     world.has_no_reservation();
 }
 
@@ -141,29 +136,14 @@ fn what_is_deactivated_waits_for_that_reason() {
     let mut world = World::new();
     world.workload.active = false;
     world.pass();
-    world.check(
-        "QuotaReserved",
-        Truth::False,
-        "Deactivated",
-        "The workload is deactivated",
-    );
+    world.check_false("QuotaReserved", "Deactivated", "The workload is deactivated");
     let mut world = World::admitted();
     world.workload.active = false;
     world.pass();
     world.job = job(false, true);
     world.pass();
-    world.check(
-        "QuotaReserved",
-        Truth::False,
-        "Deactivated",
-        "The workload is deactivated",
-    );
-    world.check(
-        "Evicted",
-        Truth::True,
-        "Deactivated",
-        "The workload is deactivated",
-    );
+    world.check_false("QuotaReserved", "Deactivated", "The workload is deactivated");
+    world.check_true("Evicted", "Deactivated", "The workload is deactivated");
 }
 
 /// Spec: multikueue 4.3

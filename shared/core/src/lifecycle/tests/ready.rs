@@ -29,20 +29,15 @@ fn wait(limit_count: Option<u32>, max_secs: u32) -> Policy {
 fn time_out(world: &mut World) -> i64 {
     world.now += 300;
     world.pass();
-    world.check("Evicted", Truth::True, "PodsReadyTimeout", TIMED_OUT);
+    world.check_true("Evicted", "PodsReadyTimeout", TIMED_OUT);
     let until = world.workload.status.requeue.unwrap().at.unwrap();
     let pause = until.duration_since(at(world.now)).as_secs();
     world.job = job(false, true);
     world.pass();
-    world.check("Requeued", Truth::False, "PodsReadyTimeout", TIMED_OUT);
+    world.check_false("Requeued", "PodsReadyTimeout", TIMED_OUT);
     world.now += pause;
     world.pass();
-    world.check(
-        "Requeued",
-        Truth::True,
-        "BackoffFinished",
-        "The workload backoff was finished",
-    );
+    world.check_true("Requeued", "BackoffFinished", "The workload backoff was finished");
     pause
 }
 
@@ -50,7 +45,7 @@ fn time_out(world: &mut World) -> i64 {
 #[test]
 fn a_job_whose_pods_do_not_start_is_evicted_and_waits_longer_each_time() {
     let mut world = World::admitted_under(wait(None, 3600));
-    world.check("PodsReady", Truth::False, "WaitForStart", NOT_READY);
+    world.check_false("PodsReady", "WaitForStart", NOT_READY);
     let (next, _) = world.pass();
     assert_eq!(next.wake_at, Some(at(NOW + 300)));
     let mut pauses = vec![time_out(&mut world)];
@@ -86,12 +81,11 @@ fn too_many_returns_deactivate() {
         let (next, _) = world.pass();
         assert_eq!(next.active, Activation::Deactivate, "limit {limit}");
         let why = "exceeding the maximum number of re-queuing retries";
-        world.check("DeactivationTarget", Truth::True, "RequeuingLimitExceeded", why);
+        world.check_true("DeactivationTarget", "RequeuingLimitExceeded", why);
         world.workload.active = false;
         world.pass();
-        world.check(
+        world.check_true(
             "Evicted",
-            Truth::True,
             "DeactivatedDueToRequeuingLimitExceeded",
             &format!("The workload is deactivated due to {why}"),
         );
@@ -108,26 +102,26 @@ fn a_lost_pod_has_its_own_time_to_recover() {
     world.now += 10;
     world.job = ready_job();
     let (next, _) = world.pass();
-    world.check("PodsReady", Truth::True, "Started", READY);
+    world.check_true("PodsReady", "Started", READY);
     assert_eq!(next.wake_at, None);
     assert!(world.workload.pods_ready());
 
     world.now += 1_000;
     world.job = job(true, false);
     world.pass();
-    world.check("PodsReady", Truth::False, "WaitForRecovery", LOST);
+    world.check_false("PodsReady", "WaitForRecovery", LOST);
     let (next, _) = world.pass();
     assert_eq!(next.wake_at, Some(at(world.now + 30)));
     world.now += 20;
     world.job = ready_job();
     world.pass();
-    world.check("PodsReady", Truth::True, "Recovered", READY);
+    world.check_true("PodsReady", "Recovered", READY);
 
     world.job = job(true, false);
     world.pass();
     world.now += 30;
     world.pass();
-    world.check("Evicted", Truth::True, "PodsReadyTimeout", TIMED_OUT);
+    world.check_true("Evicted", "PodsReadyTimeout", TIMED_OUT);
     let key = ("PodsReadyTimeout".to_owned(), "WaitForRecovery".to_owned());
     assert_eq!(world.workload.status.evictions, [(key, 1)].into());
 }
@@ -139,7 +133,7 @@ fn who_became_ready_just_before_a_late_look_is_not_evicted() {
     world.job = ready_job();
     let (next, _) = world.pass();
     assert_eq!(next.active, Activation::Keep);
-    world.check("PodsReady", Truth::True, "Started", READY);
+    world.check_true("PodsReady", "Started", READY);
 }
 
 /// Spec: admission-engine B184.
@@ -224,7 +218,7 @@ fn the_end_of_time_is_no_obstacle() {
         at: None,
     });
     world.pass();
-    world.check("Evicted", Truth::True, "PodsReadyTimeout", TIMED_OUT);
+    world.check_true("Evicted", "PodsReadyTimeout", TIMED_OUT);
     assert_eq!(world.workload.status.requeue.unwrap().at, Some(Timestamp::MAX));
 }
 
@@ -239,7 +233,7 @@ fn before_admission_the_pods_are_not_ready_and_off_means_nothing_is_told() {
         "waiting for all admitted workloads to be in PodsReady condition",
     ));
     world.pass();
-    world.check("PodsReady", Truth::False, "WaitForStart", NOT_READY);
+    world.check_false("PodsReady", "WaitForStart", NOT_READY);
     assert!(!world.workload.pods_ready());
 
     let mut off = World::admitted();

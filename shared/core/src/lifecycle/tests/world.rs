@@ -194,17 +194,22 @@ impl World {
         )
     }
 
-    pub(super) fn check(&self, kind: &str, truth: Truth, reason: &str, message: &str) {
-        assert_eq!(
-            self.condition(kind),
-            (truth, reason.to_owned(), message.to_owned()),
-            "{kind}"
-        );
+    fn check(&self, kind: &str, truth: Truth, reason: &str, message: &str) {
+        let expected = (truth, reason.to_owned(), message.to_owned());
+        assert_eq!(self.condition(kind), expected, "{kind}");
+    }
+
+    pub(super) fn check_true(&self, kind: &str, reason: &str, message: &str) {
+        self.check(kind, Truth::True, reason, message);
+    }
+
+    pub(super) fn check_false(&self, kind: &str, reason: &str, message: &str) {
+        self.check(kind, Truth::False, reason, message);
     }
 
     pub(super) fn has_no_reservation(&self) {
         let message = "The workload has no reservation";
-        self.check("Admitted", Truth::False, "NoReservation", message);
+        self.check_false("Admitted", "NoReservation", message);
     }
 
     /// The names of its checks.
