@@ -2,30 +2,26 @@
 
 use jiff::Timestamp;
 use roadstead_api::config::FeatureGates;
-use roadstead_core::lifecycle::Outcome;
 use roadstead_kinds::{Ability, TABLE, rows};
 use serde_json::{Value, json};
 
 use crate::equivalence::{Tolerations, same_pod_sets};
-use crate::fixture::{IDENTITY, Tested, WHY, apply, both, changed, one};
+use crate::fixture::{
+    CLASS, GATES, IDENTITY, MAX, PREBUILT, QUEUE, Tested, WHY, apply, both, changed, one, outcome,
+};
 use crate::kind::{DefaultFacts, Namespace, Owner, Presence, Remote};
 use crate::podset::PodSetInfo;
 use crate::trainjob::TrainJob;
 use crate::webhook::{default_job, validate_create, validate_update};
 use crate::{JobKind, JobPodSet, kind_of};
 
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
-const CLASS: &str = "kueue.x-k8s.io/priority-class";
-const MAX: &str = "kueue.x-k8s.io/max-exec-time-seconds";
-const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
 /// A kind, a spec of a job with no optional fields, and the path of the number of pods of its first pod set.
 struct Sample {
     kind: &'static dyn JobKind,
     spec: Value,
-    replicas: &'static str,
+    replicas: String,
 }
 
 fn samples() -> Vec<Sample> {
@@ -35,13 +31,14 @@ fn samples() -> Vec<Sample> {
     let groups = json!([{"groupName": "small", "replicas": 1, "template": template}]);
     let cluster = json!({"headGroupSpec": head, "workerGroupSpecs": groups});
     let spark = json!({"type": "Scala", "image": "none", "driver": {"cores": 1}, "executor": {"cores": 1, "instances": 1}});
-    let of = |row: &'static roadstead_kinds::Kind, spec: Value, replicas: &'static str| Sample {
+    let of = |row: &'static roadstead_kinds::Kind, spec: Value, replicas: &str| Sample {
         kind: kind_of(row.group, row.kind).unwrap(),
         spec,
-        replicas,
+        replicas: replicas.to_owned(),
     };
-    let replicas = |row: &'static roadstead_kinds::Kind, map: &str, role: &str, at: &'static str| {
-        of(row, json!({map: {role: replica}, "runPolicy": {}}), at)
+    let workers = |row: &'static roadstead_kinds::Kind, map: &str| {
+        let spec = json!({map: {"Worker": replica}, "runPolicy": {}});
+        of(row, spec, &format!("/spec/{map}/Worker/replicas"))
     };
     vec![
         of(
@@ -54,42 +51,12 @@ fn samples() -> Vec<Sample> {
             json!({"replicatedJobs": [{"name": "a", "replicas": 1, "template": {"spec": {"template": template}}}]}),
             "/spec/replicatedJobs/0/replicas",
         ),
-        replicas(
-            &rows::MPI_JOB,
-            "mpiReplicaSpecs",
-            "Worker",
-            "/spec/mpiReplicaSpecs/Worker/replicas",
-        ),
-        replicas(
-            &rows::TF_JOB,
-            "tfReplicaSpecs",
-            "Worker",
-            "/spec/tfReplicaSpecs/Worker/replicas",
-        ),
-        replicas(
-            &rows::PYTORCH_JOB,
-            "pytorchReplicaSpecs",
-            "Worker",
-            "/spec/pytorchReplicaSpecs/Worker/replicas",
-        ),
-        replicas(
-            &rows::PADDLE_JOB,
-            "paddleReplicaSpecs",
-            "Worker",
-            "/spec/paddleReplicaSpecs/Worker/replicas",
-        ),
-        replicas(
-            &rows::XGBOOST_JOB,
-            "xgbReplicaSpecs",
-            "Worker",
-            "/spec/xgbReplicaSpecs/Worker/replicas",
-        ),
-        replicas(
-            &rows::JAX_JOB,
-            "jaxReplicaSpecs",
-            "Worker",
-            "/spec/jaxReplicaSpecs/Worker/replicas",
-        ),
+        workers(&rows::MPI_JOB, "mpiReplicaSpecs"),
+        workers(&rows::TF_JOB, "tfReplicaSpecs"),
+        workers(&rows::PYTORCH_JOB, "pytorchReplicaSpecs"),
+        workers(&rows::PADDLE_JOB, "paddleReplicaSpecs"),
+        workers(&rows::XGBOOST_JOB, "xgbReplicaSpecs"),
+        workers(&rows::JAX_JOB, "jaxReplicaSpecs"),
         of(
             &rows::RAY_JOB,
             json!({"shutdownAfterJobFinishes": true, "rayClusterSpec": cluster}),
@@ -114,7 +81,7 @@ fn ruled() -> Vec<Sample> {
     let train_job = Sample {
         kind: &TrainJob,
         spec: json!({"runtimeRef": {"name": "torch"}}),
-        replicas: "",
+        replicas: String::new(),
     };
     samples().into_iter().chain([train_job]).collect()
 }
@@ -379,11 +346,11 @@ fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {
             );
         }
         let mut none = sample.job();
-        *none.pointer_mut(sample.replicas).unwrap() = json!(0);
+        *none.pointer_mut(&sample.replicas).unwrap() = json!(0);
         let sets = kind.pod_sets(&none).unwrap();
         let counts: Vec<u32> = sets.iter().map(|set| set.count).collect();
         assert!(counts.contains(&0), "{}: {counts:?}", sample.name());
-        *none.pointer_mut(sample.replicas).unwrap() = json!(-1);
+        *none.pointer_mut(&sample.replicas).unwrap() = json!(-1);
         let said = kind.pod_sets(&none).map_err(|error| error.to_string());
         assert!(
             said.is_err() || sample.kind.kind() == &rows::JOB,
@@ -530,10 +497,7 @@ fn pointers(value: &Value, at: &str) -> Vec<String> {
 
 fn survives(sample: &Sample, good: &Value, bad: &Value) {
     let kind = Tested(sample.kind);
-    let outcome = Outcome {
-        success: true,
-        message: String::new(),
-    };
+    let outcome = outcome(true, "");
     let original = kind.pod_sets(good).unwrap();
     let look = kind.look(bad);
     assert_eq!(look.ended, None, "{}: {bad}", sample.name());

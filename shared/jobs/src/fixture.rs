@@ -12,6 +12,12 @@ use crate::kind::{
 use crate::podset::{InjectError, JobPodSet, PodSetInfo};
 use crate::problem::Problem;
 
+pub(crate) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+pub(crate) const CLASS: &str = "kueue.x-k8s.io/priority-class";
+pub(crate) const MAX: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+pub(crate) const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+pub(crate) const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+
 pub(crate) const WHY: Why<'_> = Why {
     reason: "WorkloadEvictedDueToPreempted",
     message: "make room",
@@ -23,6 +29,11 @@ pub(crate) const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
     origin: "mgr",
     workload: "w",
 };
+
+pub(crate) fn outcome(success: bool, message: &str) -> Outcome {
+    let message = message.to_owned();
+    Outcome { success, message }
+}
 
 fn parts(object: &Value) -> (ObjectMeta, Value) {
     let mut data = object.clone();

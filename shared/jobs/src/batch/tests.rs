@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{WHY, apply, both, changed, one};
+use crate::fixture::{WHY, apply, both, changed, one, outcome};
 use crate::kind::MemberId;
 
 fn look(job: &Value) -> Look {
@@ -140,10 +140,7 @@ fn the_end_is_read_from_the_conditions() {
     let complete = json!({"type": "Complete", "status": "True", "message": "done"});
     assert_eq!(
         end(json!([{"type": "Suspended", "status": "True"}, complete])),
-        Some(Outcome {
-            success: true,
-            message: "done".to_owned()
-        })
+        Some(outcome(true, "done"))
     );
     let failed = json!({"type": "Failed", "status": "True"});
     assert!(!end(json!([failed])).unwrap().success);
@@ -587,10 +584,7 @@ fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {
         (true, ["SuccessCriteriaMet", "Complete"]),
         (false, ["FailureTarget", "Failed"]),
     ] {
-        let outcome = Outcome {
-            success,
-            message: "as the workload says".to_owned(),
-        };
+        let outcome = outcome(success, "as the workload says");
         let running = job(
             json!({}),
             json!({"active": 2, "ready": 2, "terminating": 0, "conditions": [{"type": "Suspended", "status": "False"}],

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, apply};
+use crate::fixture::{Tested, apply, outcome};
 use crate::kind::Pods;
 
 /// A kind with a list of pod sets, a word for its pods, and nothing else.
@@ -203,9 +203,6 @@ fn a_job_whose_pods_are_gone_counts_none_and_a_kind_without_end_has_none() {
     let down = apply(&up, &KIND.without_pods(&up).unwrap());
     assert_eq!(down["status"]["state"], "down");
     assert_eq!(KIND.without_pods(&down), None);
-    let outcome = Outcome {
-        success: true,
-        message: String::new(),
-    };
+    let outcome = outcome(true, "");
     assert_eq!(KIND.conclusion(&up, &outcome), None);
 }

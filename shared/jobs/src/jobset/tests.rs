@@ -1,8 +1,7 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, apply};
+use crate::fixture::{Tested, apply, outcome};
 use crate::kind::{Pods, RemoteIdentity};
 use crate::podset::PodSetInfo;
 
@@ -121,12 +120,7 @@ fn its_end_is_a_condition() {
         let condition = json!({"type": kind, "status": status, "message": "m"});
         KIND.look(&jobset(json!({"conditions": [condition]}))).ended
     };
-    let outcome = |success| {
-        Some(Outcome {
-            success,
-            message: "m".to_owned(),
-        })
-    };
+    let outcome = |success| Some(outcome(success, "m"));
     assert_eq!(end("Completed", "True"), outcome(true));
     assert_eq!(end("Failed", "True"), outcome(false));
     assert_eq!(end("Failed", "False"), None);
@@ -239,10 +233,7 @@ fn a_copy_that_failed_because_it_was_deleted_shows_nothing() {
 #[test]
 fn an_end_without_a_copy_is_written_with_the_words_of_the_workload() {
     let local = jobset(counted(json!({"active": 2, "ready": 1}), json!({"active": 0})));
-    let outcome = Outcome {
-        success: true,
-        message: "ended there".to_owned(),
-    };
+    let outcome = outcome(true, "ended there");
     let patch = KIND.conclusion(&local, &outcome).unwrap();
     let ended = apply(&local, &patch);
     assert_eq!(KIND.look(&ended).ended, Some(outcome.clone()));

@@ -1,8 +1,7 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{IDENTITY, Tested, apply};
+use crate::fixture::{IDENTITY, Tested, apply, outcome};
 use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 
@@ -124,12 +123,7 @@ fn pods_readiness_and_end_are_read_from_the_status() {
         let said = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "message": "m"}]});
         assert!(kind.look(&with(said("Running", "True"))).ready);
         assert!(!kind.look(&with(said("Running", "False"))).ready);
-        let end = |success| {
-            Some(Outcome {
-                success,
-                message: "m".to_owned(),
-            })
-        };
+        let end = |success| Some(outcome(success, "m"));
         assert_eq!(kind.look(&with(said("Succeeded", "True"))).ended, end(true));
         assert_eq!(kind.look(&with(said("Failed", "True"))).ended, end(false));
         assert_eq!(kind.look(&with(said("Suspended", "True"))).ended, None);

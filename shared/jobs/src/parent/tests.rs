@@ -1,10 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, changed, one};
+use crate::fixture::{QUEUE, Tested, changed, one};
 use crate::kind::Pods;
 
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 const HELD: &str = "kueue.x-k8s.io/pod-suspending-parent";
 

@@ -1,14 +1,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::fixture::{WHY, apply, changed, many, one};
+use crate::fixture::{QUEUE, WHY, apply, changed, many, one, outcome};
 use crate::kind::{DefaultFacts, MemberId, Namespace, Owner, Presence, Stand};
 use crate::webhook::default_job;
 
 const COUNT: &str = "kueue.x-k8s.io/pod-group-total-count";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 const ROLE: &str = "kueue.x-k8s.io/role-hash";
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// A held member of group `g` of three.
 fn pod(name: &str, role: &str) -> Value {
@@ -503,13 +502,7 @@ fn a_single_pod_is_a_job_of_one() {
     ended["metadata"]["labels"] = json!({QUEUE: "q"});
     ended["status"]["message"] = json!("no more memory");
     let look = one(&ended, |pod| PlainPod.look(pod));
-    assert_eq!(
-        look.ended,
-        Some(Outcome {
-            success: false,
-            message: "no more memory".to_owned()
-        })
-    );
+    assert_eq!(look.ended, Some(outcome(false, "no more memory")));
     assert!(one(&ended, |pod| PlainPod.tend(pod, None, asks_for_more)).is_none());
     assert_eq!(done(&one(&ended, |pod| PlainPod.release(pod))).0, ["a"]);
 }

@@ -1,9 +1,8 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::JobKind as _;
-use crate::fixture::{IDENTITY, Tested, apply};
+use crate::fixture::{IDENTITY, Tested, apply, outcome};
 use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 
@@ -109,10 +108,7 @@ fn it_is_active_while_it_is_ready_and_never_done() {
     let failed = with(json!({"state": "failed"}));
     assert!(KIND.look(&failed).pods != Pods::Alive && !KIND.look(&failed).ready);
     assert_eq!(KIND.look(&failed).ended, None);
-    let outcome = Outcome {
-        success: true,
-        message: String::new(),
-    };
+    let outcome = outcome(true, "");
     assert_eq!(KIND.conclusion(&up, &outcome), None);
     let patch = KIND.mirror(&with(json!({})), &up).expect("it differs");
     let shown = apply(&with(json!({})), &patch);

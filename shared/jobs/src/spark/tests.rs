@@ -1,8 +1,7 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{IDENTITY, Tested, apply};
+use crate::fixture::{IDENTITY, Tested, apply, outcome};
 use crate::kind::Pods as Alive;
 use crate::podset::PodSetInfo;
 
@@ -124,12 +123,7 @@ fn its_state_says_how_it_does() {
     for word in ["SUSPENDED", "COMPLETED", "FAILED"] {
         assert_eq!(with(state(word)).pods, Alive::Untold, "{word}");
     }
-    let end = |success: bool| {
-        Some(Outcome {
-            success,
-            message: "why".to_owned(),
-        })
-    };
+    let end = |success: bool| Some(outcome(success, "why"));
     assert_eq!(with(state("COMPLETED")).ended, end(true));
     assert_eq!(with(state("FAILED")).ended, end(false));
     assert_eq!(with(state("SUBMISSION_FAILED")).ended, end(false));

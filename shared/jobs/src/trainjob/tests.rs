@@ -1,8 +1,7 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{IDENTITY, Tested, WHY, apply, changed, many, one};
+use crate::fixture::{IDENTITY, Tested, WHY, apply, changed, many, one, outcome};
 
 const KIND: Tested = Tested(&TrainJob);
 
@@ -172,12 +171,7 @@ fn its_status_says_how_it_is_doing() {
     assert!(ready.ready);
     assert_eq!(look(json!({"jobsStatus": []})).pods, Pods::Untold);
     let condition = |kind: &str| json!({"conditions": [{"type": kind, "status": "True", "message": "why"}]});
-    let end = |success: bool| {
-        Some(Outcome {
-            success,
-            message: "why".to_owned(),
-        })
-    };
+    let end = |success: bool| Some(outcome(success, "why"));
     assert_eq!(look(condition("Complete")).ended, end(true));
     assert_eq!(look(condition("Failed")).ended, end(false));
 

@@ -2,14 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::batch::BatchJob;
-use crate::fixture::{both, changed, one};
+use crate::fixture::{CLASS, GATES, MAX, PREBUILT, QUEUE, both, changed, one};
 use crate::problem::Sort;
-
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
-const CLASS: &str = "kueue.x-k8s.io/priority-class";
-const MAX: &str = "kueue.x-k8s.io/max-exec-time-seconds";
-const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
 
 fn facts(uses_multikueue: &dyn Fn(&str) -> bool) -> DefaultFacts<'_> {
     DefaultFacts {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::JobKind as _;
-use crate::fixture::{apply, changed, many, one};
+use crate::fixture::{apply, changed, many, one, outcome};
 use crate::kind::Write;
 
 const IDENTITY: RemoteIdentity<'_> = RemoteIdentity {
@@ -190,10 +190,7 @@ fn a_pod_whose_copies_are_gone_looks_as_if_it_had_never_run_and_keeps_an_end() {
 /// Spec: safety 1 I11
 #[test]
 fn a_pod_of_which_no_copy_is_left_ends_as_its_workload() {
-    let outcome = |success: bool| Outcome {
-        success,
-        message: "said".to_owned(),
-    };
+    let outcome = |success: bool| outcome(success, "said");
     let end = |success: bool| {
         let pods = [held("a")];
         let outcome = outcome(success);

@@ -1,8 +1,7 @@
-use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Tested, apply};
+use crate::fixture::{Tested, apply, outcome};
 use crate::kind::Pods as Alive;
 use crate::podset::PodSetInfo;
 
@@ -123,12 +122,7 @@ fn its_status_says_how_it_is_doing() {
     let ended = |state: &str, result: &str| {
         with(json!({"jobDeploymentStatus": state, "jobStatus": result, "message": "m"})).ended
     };
-    let end = |success| {
-        Some(Outcome {
-            success,
-            message: "m".to_owned(),
-        })
-    };
+    let end = |success| Some(outcome(success, "m"));
     assert_eq!(ended("Complete", "SUCCEEDED"), end(true));
     assert_eq!(
         ended("Complete", "STOPPED"),
@@ -155,10 +149,7 @@ fn it_shows_what_its_copy_shows() {
     let rest = apply(&shown, &KIND.without_pods(&shown).unwrap());
     assert_eq!(rest["status"]["jobDeploymentStatus"], "Suspended");
     for success in [true, false] {
-        let outcome = Outcome {
-            success,
-            message: "m".to_owned(),
-        };
+        let outcome = outcome(success, "m");
         let ended = apply(&shown, &KIND.conclusion(&shown, &outcome).unwrap());
         assert_eq!(KIND.look(&ended).ended, Some(outcome));
     }
