@@ -71,7 +71,10 @@ async fn start() -> Stage {
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
         "featureGates": {"SparkApplicationIntegration": true},
         "roadstead": {"appwrapper": {
-            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "PyTorchJob.v1.kubeflow.org"],
+            "allowedKinds": [
+                "Pod.v1", "Service.v1", "Job.v1.batch", "JobSet.v1alpha2.jobset.x-k8s.io", "PyTorchJob.v1.kubeflow.org",
+                "MPIJob.v2beta1.kubeflow.org", "RayJob.v1.ray.io", "RayCluster.v1.ray.io", "Deployment.v1.apps", "StatefulSet.v1.apps",
+            ],
         }},
     });
     let stage = Stage::start(spec, Progress::stderr())
