@@ -1,6 +1,7 @@
 //! `AppWrappers` on a real control plane with one worker: run, retried, moved, deleted, and taken over after a kill.
 
 mod counts;
+mod moved;
 mod protected;
 
 use std::future::Future;
@@ -56,7 +57,7 @@ async fn solo() -> &'static RwLock<Solo> {
             .map(|name| (*name).to_owned())
             .collect();
         let ours = json!({"appwrapper": {
-            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps"],
+            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps", "PyTorchJob.v1.kubeflow.org"],
             "autopilot": {}, "faultTolerance": {"resetPause": "1s"}, "slackQueueName": SLACK, "protectAdmission": true,
         }});
         let frameworks = ["batch/job", "workload.codeflare.dev/appwrapper"];
