@@ -41,8 +41,9 @@ const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
 // Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// A test that restarts the worker holds this lock alone.
 static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
+/// Held by every test as long as it needs the worker, and alone by one that restarts it.
+static USE: RwLock<()> = RwLock::const_new(());
 
 async fn solo() -> &'static RwLock<Solo> {
     let start = async {
@@ -84,26 +85,39 @@ struct Room {
 
 fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
     RUNTIME.block_on(async {
-        let client = solo().await.read().await.client().unwrap();
-        let room = Room { client, name };
-        let play = async {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            apply(&room.client, namespace).await.unwrap();
-            room.has_its_account().await;
-            body(room.clone()).await;
-        };
-        let ended = AssertUnwindSafe(timeout(DEADLINE, play)).catch_unwind().await;
-        if !matches!(ended, Ok(Ok(()))) {
-            let left = room
-                .api::<AppWrapper>()
-                .list(&ListParams::default())
-                .await
-                .unwrap();
-            let left: Vec<_> = left.items.iter().map(|one| json!(one.status)).collect();
-            let log = solo().await.read().await.log_tail();
-            panic!("{name} does not come to its end: {left:#?}; the worker's last lines:\n{log}");
-        }
+        let _beside_others = USE.read().await;
+        play(name, body).await;
     });
+}
+
+/// For a test that restarts the worker.
+fn run_alone<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
+    RUNTIME.block_on(async {
+        let _alone = USE.write().await;
+        play(name, body).await;
+    });
+}
+
+async fn play<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
+    let client = solo().await.read().await.client().unwrap();
+    let room = Room { client, name };
+    let play = async {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        apply(&room.client, namespace).await.unwrap();
+        room.has_its_account().await;
+        body(room.clone()).await;
+    };
+    let ended = AssertUnwindSafe(timeout(DEADLINE, play)).catch_unwind().await;
+    if !matches!(ended, Ok(Ok(()))) {
+        let left = room
+            .api::<AppWrapper>()
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        let left: Vec<_> = left.items.iter().map(|one| json!(one.status)).collect();
+        let log = solo().await.read().await.log_tail();
+        panic!("{name} does not come to its end: {left:#?}; the worker's last lines:\n{log}");
+    }
 }
 
 fn pod_template(seconds: u32) -> Value {
@@ -294,7 +308,7 @@ fn a_failing_pod_is_tried_again_and_then_given_up() {
 /// Spec: appwrapper B51, B55, B59; safety F34.
 #[test]
 fn a_killed_controller_is_followed_by_one_that_goes_on() {
-    run("wrap-killed", |room| async move {
+    run_alone("wrap-killed", |room| async move {
         room.submit(
             "aw",
             json!({}),

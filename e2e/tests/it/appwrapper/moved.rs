@@ -9,7 +9,7 @@ use roadstead_e2e::stage::{Controller, Runs};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{GPU, RUNTIME, START_DEADLINE, run, solo};
+use super::{GPU, RUNTIME, START_DEADLINE, USE, run, solo};
 use crate::shared::{chain, eventually};
 
 /// A `PyTorchJob` of one pod with a GPU, which runs so long.
@@ -28,6 +28,7 @@ fn training(name: &str, seconds: u32) -> Value {
 #[test]
 fn a_wrapped_pytorchjob_leaves_a_node_that_is_marked_once_and_ends_on_another() {
     let operator = RUNTIME.block_on(async {
+        let _beside_others = USE.read().await;
         let solo = solo().await.read().await;
         let progress = Progress::stderr();
         let starting = Controller::start(Runs::TrainingJobs, solo.plane(), &progress);
