@@ -54,7 +54,7 @@ fn registered_twice(other: &str) -> String {
     )
 }
 
-fn is_ours(name: &str) -> String {
+fn management_cluster(name: &str) -> String {
     format!(
         "its Secret leads to the management cluster, where this manager runs: register a worker under this name (roadstead cluster join \
          {name} --kubeconfig WORKER), or delete this MultiKueueCluster"
@@ -78,11 +78,15 @@ impl Fleet {
             let own = tokio::time::timeout(timeout, self.lessor.identity()).await;
             let Ok(own) = own else {
                 return Recognised::Failed(format!(
-                    "namespace {IDENTITY} of the management cluster is not known yet, and this cluster may be the management cluster"
+                    "it cannot be told from the management cluster, whose namespace {IDENTITY} is not known yet; this is tried again. If it \
+                     stays so, check that the manager may list namespaces"
                 ));
             };
             if uid == Some(own) {
-                return Recognised::Refused(Reason::ManagementCluster, is_ours(remote.name.as_str()));
+                return Recognised::Refused(
+                    Reason::ManagementCluster,
+                    management_cluster(remote.name.as_str()),
+                );
             }
         }
         let found = Identity {

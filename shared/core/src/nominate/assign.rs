@@ -144,7 +144,7 @@ impl<'a> Assigner<'a> {
     pub(crate) fn assign(&mut self, counts: &[u32]) -> Assigned {
         let head = self.head;
         let pod_sets = &head.workload.pod_sets;
-        let goes_on = head.progress.is_some_and(Progress::is_pending);
+        let resumes = head.progress.is_some_and(Progress::is_pending);
         let mut assigned = Assigned {
             pod_sets: Vec::with_capacity(pod_sets.len()),
             usage: Vec::with_capacity(4),
@@ -157,14 +157,14 @@ impl<'a> Assigner<'a> {
             considered: String::new(),
             category: None,
             // Why: the flavors that are passed over now may have room later.
-            remedy: if goes_on {
+            remedy: if resumes {
                 Remedy::Capacity
             } else {
                 Remedy::Configuration
             },
             texts: Vec::new(),
             lacks: Vec::new(),
-            any_release: pod_sets.len() > 1 || goes_on,
+            any_release: pod_sets.len() > 1 || resumes,
         };
         let mut made: Vec<Option<Assignment>> = vec![None; pod_sets.len()];
         for (index, pod_set) in pod_sets.iter().enumerate() {

@@ -120,20 +120,25 @@ fn two_preemptors_that_wait_for_the_same_victims_are_both_served() {
     assert_eq!(evicted(&lines), [""; 0]);
 }
 
+/// A queue with so many cores of a first and of a second flavor, which takes back what is its own.
+fn of_two_flavors(name: &str, first: i64, second: i64) -> ClusterQueue {
+    let flavors: [(&str, &[(&str, i64)]); 2] = [
+        ("default", &[("cpu", first * 1_000)]),
+        ("spare", &[("cpu", second * 1_000)]),
+    ];
+    let mut queue = reclaiming(cluster_queue(name, vec![group(&flavors)]), Reclaim::Any);
+    queue.cohort = Some("tree".into());
+    queue
+}
+
 /// Spec: admission-engine 2.5.5 (found by the duel: it went on with the second flavor, where it can never fit, and was not tried
 /// again when the first one had room).
 #[test]
 fn a_victim_that_went_on_with_its_last_flavor_comes_back_when_the_first_has_room() {
-    let queue = |name: &str, first: i64, second: i64| {
-        let flavors: [(&str, &[(&str, i64)]); 2] = [
-            ("default", &[("cpu", first * 1_000)]),
-            ("spare", &[("cpu", second * 1_000)]),
-        ];
-        let mut queue = reclaiming(cluster_queue(name, vec![group(&flavors)]), Reclaim::Any);
-        queue.cohort = Some("tree".into());
-        queue
-    };
-    let mut world = world(vec![queue("borrows", 5, 1), queue("owns", 4, 0)]);
+    let mut world = world(vec![
+        of_two_flavors("borrows", 5, 1),
+        of_two_flavors("owns", 4, 0),
+    ]);
     world.tell(Event::Flavor(crate::state::fixtures::flavor("spare")));
     world.ask("borrows", "large", (0, 9_000));
     world.run();
@@ -150,16 +155,11 @@ fn a_victim_that_went_on_with_its_last_flavor_comes_back_when_the_first_has_room
 /// Spec: admission-engine 2.5.4, B130 (a second preemptor does not get the flavor that was freed for the first).
 #[test]
 fn the_flavor_that_is_freed_for_one_is_not_given_to_another() {
-    let queue = |name: &str, first: i64, second: i64| {
-        let flavors: [(&str, &[(&str, i64)]); 2] = [
-            ("default", &[("cpu", first * 1_000)]),
-            ("spare", &[("cpu", second * 1_000)]),
-        ];
-        let mut queue = reclaiming(cluster_queue(name, vec![group(&flavors)]), Reclaim::Any);
-        queue.cohort = Some("tree".into());
-        queue
-    };
-    let mut world = world(vec![queue("c1", 4, 0), queue("c2", 4, 0), queue("bq", 0, 0)]);
+    let mut world = world(
+        [("c1", 4), ("c2", 4), ("bq", 0)]
+            .map(|(name, cores)| of_two_flavors(name, cores, 0))
+            .into(),
+    );
     world.tell(Event::Flavor(crate::state::fixtures::flavor("spare")));
     for name in ["w", "x", "y", "z"] {
         world.ask("bq", name, (0, 2_000));
