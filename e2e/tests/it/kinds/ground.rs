@@ -73,7 +73,7 @@ async fn start() -> Stage {
         "roadstead": {"appwrapper": {
             "allowedKinds": [
                 "Pod.v1", "Service.v1", "Job.v1.batch", "JobSet.v1alpha2.jobset.x-k8s.io", "PyTorchJob.v1.kubeflow.org",
-                "MPIJob.v2beta1.kubeflow.org", "RayJob.v1.ray.io", "RayCluster.v1.ray.io", "Deployment.v1.apps", "StatefulSet.v1.apps",
+                "MPIJob.v2beta1.kubeflow.org", "RayJob.v1.ray.io", "RayCluster.v1.ray.io",
             ],
         }},
     });
@@ -286,7 +286,8 @@ async fn start_workflows() -> (Solo, Controller) {
     (solo, controller)
 }
 
-/// One cluster with the controllers of what serves, for all tests of it. Plain pods are not queued there.
+/// One cluster with the controllers of what serves, for all tests of it. `AppWrapper` and `SparkApplication` are queued there too, plain
+/// pods are not.
 static SERVERS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
 
 /// The controllers of Kubernetes for what serves.
@@ -298,15 +299,23 @@ async fn start_servers() -> (Solo, Controller) {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
     let mut options = Options::complete("servers").with_node(node);
     options.controllers.extend(serving_controllers());
-    let frameworks = [
-        "batch/job",
-        "deployment",
-        "statefulset",
-        "leaderworkerset.x-k8s.io/leaderworkerset",
-    ];
-    let configuration = json!({"integrations": {"frameworks": frameworks}});
+    let configuration = json!({
+        "integrations": {"frameworks": [
+            "batch/job", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset",
+            "sparkoperator.k8s.io/sparkapplication", "workload.codeflare.dev/appwrapper",
+        ]},
+        "featureGates": {"SparkApplicationIntegration": true},
+        "roadstead": {"appwrapper": {"allowedKinds": [
+            "Deployment.v1.apps", "StatefulSet.v1.apps", "LeaderWorkerSet.v1.leaderworkerset.x-k8s.io",
+            "SparkApplication.v1beta2.sparkoperator.k8s.io",
+        ]}},
+    });
     let started = Solo::start(options, &configuration, Progress::stderr()).await;
     let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for object in rights::appwrapper(SYSTEM_NAMESPACE) {
+        let applied = stage::apply(&solo.client().unwrap(), object).await;
+        applied.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
     let controller = Controller::start(Runs::LeaderWorkerSets, solo.plane(), &Progress::stderr()).await;
     let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
     (solo, controller)

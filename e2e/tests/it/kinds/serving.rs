@@ -22,7 +22,7 @@ fn all_pods() -> ApiResource {
 }
 
 /// A template whose pods ask for one core and run until they are deleted.
-fn template() -> Value {
+pub(super) fn template() -> Value {
     json!({
         "metadata": {"labels": {"app": NAME}},
         "spec": {"containers": [
@@ -44,6 +44,13 @@ pub(super) fn set(room: Room, kind: &str, replicas: u32) -> Value {
     let spec =
         json!({"replicas": replicas, "selector": selector, "serviceName": NAME, "template": template()});
     object(room, "apps/v1", kind, &spec)
+}
+
+/// So many groups of so many pods, the leaders included.
+pub(super) fn leaders(room: Room, replicas: u32, size: u32) -> Value {
+    let inner = json!({"size": size, "leaderTemplate": template(), "workerTemplate": template()});
+    let spec = json!({"replicas": replicas, "leaderWorkerTemplate": inner});
+    object(room, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", &spec)
 }
 
 async fn create(room: Room, object: Value) -> Value {
@@ -229,13 +236,7 @@ fn a_statefulset_is_one_workload_that_is_preempted_and_scaled_to_nothing_and_bac
 fn each_replica_of_a_leaderworkerset_is_a_workload_with_a_leader_and_its_workers() {
     play_servers("leaders", 3, async |room| {
         let kind = resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");
-        let inner = json!({"size": 3, "leaderTemplate": template(), "workerTemplate": template()});
-        let spec = json!({"replicas": 2, "leaderWorkerTemplate": inner});
-        create(
-            room,
-            object(room, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", &spec),
-        )
-        .await;
+        create(room, leaders(room, 2, 3)).await;
         let two = workloads_of(room, 2, |w| condition(w, "QuotaReserved").is_some()).await;
         for (index, workload) in two.iter().enumerate() {
             assert_eq!(

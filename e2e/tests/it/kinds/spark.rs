@@ -13,12 +13,12 @@ use crate::shared::{chain, eventually};
 const API_VERSION: &str = "sparkoperator.k8s.io/v1beta2";
 const NAME: &str = "pi";
 
-fn apps() -> ApiResource {
+pub(super) fn apps() -> ApiResource {
     resource(API_VERSION, "SparkApplication")
 }
 
 /// The definition of the operator's release, reduced to the fields of these tests.
-async fn define(room: Room, cluster: &str) {
+pub(super) async fn define(room: Room, cluster: &str) {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"type": "object", "properties": {"spec": any, "status": any}});
     let definition = json!({
@@ -40,8 +40,8 @@ async fn define(room: Room, cluster: &str) {
 }
 
 /// A driver and two executors of one core, in the queue of the test.
-async fn submit(room: Room, cluster: &str, spec: Value) -> Result<Value, kube::Error> {
-    let mut app = json!({
+pub(super) fn application(room: Room) -> Value {
+    json!({
         "apiVersion": API_VERSION, "kind": "SparkApplication",
         "metadata": {"name": NAME, "namespace": room.name, "labels": {"kueue.x-k8s.io/queue-name": room.name}},
         "spec": {
@@ -50,7 +50,11 @@ async fn submit(room: Room, cluster: &str, spec: Value) -> Result<Value, kube::E
             "driver": {"cores": 1, "memory": "512m"},
             "executor": {"cores": 1, "instances": 2, "memory": "512m"},
         },
-    });
+    })
+}
+
+async fn submit(room: Room, cluster: &str, spec: Value) -> Result<Value, kube::Error> {
+    let mut app = application(room);
     for (key, value) in spec.as_object().unwrap() {
         app["spec"][key] = value.clone();
     }
@@ -79,12 +83,16 @@ fn is_held(app: &Value) -> bool {
 
 /// Writes the state as the operator does.
 async fn say(room: Room, state: &str, executors: &str) {
+    say_of(room, NAME, state, executors).await;
+}
+
+async fn say_of(room: Room, name: &str, state: &str, executors: &str) {
     let status = json!({"status": {
         "applicationState": {"state": state, "errorMessage": ""},
         "executorState": {"pi-exec-1": executors, "pi-exec-2": executors},
     }});
     let api = room.api(EAST, &apps());
-    api.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await
         .unwrap();
 }
@@ -92,27 +100,39 @@ async fn say(room: Room, state: &str, executors: &str) {
 /// Runs the application as the operator does: with pods from the fields of the roles.
 async fn run(room: Room, secs: u32) {
     let app = until(room, EAST, |app| !is_held(app)).await;
-    for (role, name) in [
+    for role in ["driver", "executor"] {
+        assert_eq!(
+            app["spec"][role]["labels"]["kueue.x-k8s.io/podset"], role,
+            "what was injected"
+        );
+    }
+    start_pods(room, &app, secs).await;
+    room.running(EAST, 3).await;
+    say(room, "RUNNING", "RUNNING").await;
+}
+
+/// Creates the pods as the operator does, with the labels of the roles or of their templates.
+pub(super) async fn start_pods(room: Room, app: &Value, secs: u32) {
+    let name = app["metadata"]["name"].as_str().unwrap();
+    for (role, suffix) in [
         ("driver", "driver"),
         ("executor", "exec-1"),
         ("executor", "exec-2"),
     ] {
         let mut pod = pods(secs);
         let fields = &app["spec"][role];
+        let of_template = fields.pointer("/template/metadata/labels");
         pod["apiVersion"] = json!("v1");
         pod["kind"] = json!("Pod");
-        pod["metadata"]["name"] = json!(format!("{NAME}-{name}"));
+        pod["metadata"]["name"] = json!(format!("{name}-{suffix}"));
         pod["metadata"]["namespace"] = json!(room.name);
-        pod["metadata"]["labels"] = fields["labels"].clone();
+        pod["metadata"]["labels"] = fields.get("labels").or(of_template).cloned().unwrap_or_default();
         pod["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": API_VERSION, "kind": "SparkApplication", "name": NAME, "uid": app["metadata"]["uid"], "controller": true,
+            "apiVersion": API_VERSION, "kind": "SparkApplication", "name": name, "uid": app["metadata"]["uid"], "controller": true,
         }]);
-        assert_eq!(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"], role);
         room.apply(EAST, pod).await;
     }
-    say(room, "SUBMITTED", "PENDING").await;
-    room.running(EAST, 3).await;
-    say(room, "RUNNING", "RUNNING").await;
+    say_of(room, name, "SUBMITTED", "PENDING").await;
 }
 
 /// Stops the application as the operator does.

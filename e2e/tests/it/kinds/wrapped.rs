@@ -5,19 +5,20 @@ use futures::future::join_all;
 use kube::api::{ApiResource, ListParams};
 use serde_json::{Value, json};
 
-use super::ground::{EAST, KUEUE, LONG_SECS, Room, condition, is_true, play, resource};
+use super::ground::{EAST, KUEUE, LONG_SECS, Room, condition, is_true, play, play_servers, resource};
 use super::jobset::jobset;
 use super::kubeflow::{MASTER_AND_WORKER, replicas};
 use super::ray::{CLUSTER, RAY_JOB};
 use super::scenes::SHORT_SECS;
-use super::serving::set;
+use super::serving::{leaders, set, template};
+use super::spark;
 use super::wrapper::wrappers;
 
 /// A component, and how many pods of one core it has.
 struct Component {
     child: Value,
-    /// Where its pod templates are, for a kind whose pod sets cannot be inferred.
-    declared: &'static [&'static str],
+    /// Where its pod templates are and how many pods each makes, for a kind whose pod sets cannot be inferred.
+    declared: &'static [(&'static str, u32)],
     pods: usize,
     /// Whether it ends by itself.
     ends: bool,
@@ -58,7 +59,9 @@ impl Component {
         child["metadata"] = metadata.clone();
         let mut component = json!({"template": child});
         if !self.declared.is_empty() {
-            component["podSets"] = self.declared.iter().map(|path| json!({"path": path})).collect();
+            component["podSets"] = { self.declared.iter() }
+                .map(|(path, replicas)| json!({"path": path, "replicas": replicas}))
+                .collect();
         }
         json!({
             "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
@@ -77,20 +80,61 @@ fn components(room: Room, secs: u32) -> Vec<Component> {
         Component::job(job("kubeflow.org/v1", "PyTorchJob", torch), 2),
         Component {
             declared: &[
-                "template.spec.mpiReplicaSpecs.Launcher.template",
-                "template.spec.mpiReplicaSpecs.Worker.template",
+                ("template.spec.mpiReplicaSpecs.Launcher.template", 1),
+                ("template.spec.mpiReplicaSpecs.Worker.template", 1),
             ],
             ..Component::job(job("kubeflow.org/v2beta1", "MPIJob", mpi), 2)
         },
         Component::job(job(ray.api_version, ray.kind, (ray.spec)(secs)), ray.pods),
         Component::server(CLUSTER.object(room), 3),
+    ]
+}
+
+/// What serves, and the one kind whose template is no whole pod.
+fn servers(room: Room) -> Vec<Component> {
+    let mut spark = spark::application(room);
+    for role in ["driver", "executor"] {
+        spark["spec"][role]["template"] = template();
+    }
+    vec![
         Component::server(set(room, "Deployment", 1), 1),
         Component::server(set(room, "StatefulSet", 1), 1),
+        Component {
+            declared: &[
+                ("template.spec.leaderWorkerTemplate.leaderTemplate", 2),
+                ("template.spec.leaderWorkerTemplate.workerTemplate", 2),
+            ],
+            ..Component::server(leaders(room, 2, 2), 4)
+        },
+        Component {
+            declared: &[
+                ("template.spec.driver.template", 1),
+                ("template.spec.executor.template", 2),
+            ],
+            ..Component::server(spark, 3)
+        },
     ]
 }
 
 async fn submit(room: Room, components: &[Component]) {
     join_all({ components.iter() }.map(|component| room.apply(EAST, component.wrapper(room)))).await;
+}
+
+/// Waits until all of them run, and nothing but their wrappers is queued.
+async fn run_as_one(room: Room, components: &[Component]) {
+    join_all({ components.iter() }.map(async |component| {
+        let runs = |w: &Value| w["status"]["phase"] == "Running" && is_true(w, "PodsReady");
+        room.until(EAST, &wrappers(), &component.name(), runs).await;
+    }))
+    .await;
+    let pods = components.iter().map(|component| component.pods).sum();
+    room.running(EAST, pods).await;
+    let workloads = room.api(EAST, &resource(KUEUE, "Workload"));
+    let workloads = workloads.list(&ListParams::default()).await.unwrap();
+    let owners = { workloads.items.iter() }
+        .map(|workload| json!(workload.metadata.owner_references)[0]["kind"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(owners, vec![json!("AppWrapper"); components.len()]);
 }
 
 async fn delete(room: Room, components: &[Component]) {
@@ -103,31 +147,25 @@ async fn delete(room: Room, components: &[Component]) {
     room.is_empty(EAST, &kinds).await;
 }
 
+/// Lets the account of the controller create these kinds in wrappers.
+async fn allow(room: Room, kinds: &[(&str, &str)]) {
+    let rule = |(group, kinds): &(&str, &str)| json!({"apiGroups": [group], "resources": [kinds], "verbs": ["create", "delete", "get", "list", "watch"]});
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": room.name, "labels": {"roadstead.dev/aggregate-to-appwrapper": "true"}},
+        "rules": kinds.iter().map(rule).collect::<Vec<_>>(),
+    });
+    room.apply(EAST, role).await;
+}
+
 /// Spec: jobs 4.3; appwrapper 1.5, 5.5, B136, B137, B139
 #[test]
 fn jobs_of_every_kind_that_can_be_wrapped_are_queued_with_their_wrapper_only() {
     play("wrap-each", &[(EAST, "16")], async |room| {
-        room.apply(EAST, json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": "wrap-each", "labels": {"roadstead.dev/aggregate-to-appwrapper": "true"}},
-            "rules": [{"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["create", "delete", "get", "list", "watch"]}],
-        }))
-        .await;
+        allow(room, &[("kubeflow.org", "mpijobs")]).await;
         let all = components(room, LONG_SECS);
         submit(room, &all).await;
-        join_all({ all.iter() }.map(async |component| {
-            let runs = |w: &Value| w["status"]["phase"] == "Running" && is_true(w, "PodsReady");
-            room.until(EAST, &wrappers(), &component.name(), runs).await;
-        }))
-        .await;
-        room.running(EAST, all.iter().map(|component| component.pods).sum())
-            .await;
-        let workloads = room.api(EAST, &resource(KUEUE, "Workload"));
-        let workloads = workloads.list(&ListParams::default()).await.unwrap();
-        let owners = { workloads.items.iter() }
-            .map(|workload| json!(workload.metadata.owner_references)[0]["kind"].clone())
-            .collect::<Vec<_>>();
-        assert_eq!(owners, vec![json!("AppWrapper"); all.len()]);
+        run_as_one(room, &all).await;
         delete(room, &all).await;
 
         let mut all = components(room, SHORT_SECS);
@@ -139,6 +177,28 @@ fn jobs_of_every_kind_that_can_be_wrapped_are_queued_with_their_wrapper_only() {
             assert_eq!(condition(&finished, "Finished").unwrap(), "True Succeeded");
         }))
         .await;
+        delete(room, &all).await;
+    });
+}
+
+/// The integrations of the wrapped kinds are on, so only the wrapper keeps their pods out of the queue.
+///
+/// Spec: jobs 4.3; appwrapper 1.5, 5.5, B136, B137
+#[test]
+fn what_serves_is_queued_with_its_wrapper_only() {
+    play_servers("wrap-servers", 11, async |room| {
+        spark::define(room, EAST).await;
+        let kinds = [
+            ("leaderworkerset.x-k8s.io", "leaderworkersets"),
+            ("sparkoperator.k8s.io", "sparkapplications"),
+        ];
+        allow(room, &kinds).await;
+        let all = servers(room);
+        submit(room, &all).await;
+        let apps = spark::apps();
+        let app = room.until(EAST, &apps, "sparkapplication", |_| true).await;
+        spark::start_pods(room, &app, LONG_SECS).await;
+        run_as_one(room, &all).await;
         delete(room, &all).await;
     });
 }

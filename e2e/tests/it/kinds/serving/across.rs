@@ -17,12 +17,6 @@ fn deployment(room: Room, replicas: u32) -> Value {
     deployment
 }
 
-fn leader_worker_set(room: Room, replicas: u32) -> Value {
-    let inner = json!({"size": 2, "leaderTemplate": template(), "workerTemplate": template()});
-    let spec = json!({"replicas": replicas, "leaderWorkerTemplate": inner});
-    object(room, LWS, "LeaderWorkerSet", &spec)
-}
-
 /// Waits until so many of its replicas are ready, by its status on the manager, and no others are there.
 async fn serves(room: Room, kind: &ApiResource, replicas: u32) {
     room.until(MANAGER, kind, NAME, |set| {
@@ -153,7 +147,7 @@ fn all_replicas_of_a_leaderworkerset_of_the_manager_serve_from_one_worker_throug
     play_shown("far-leaders", ALL, async |room| {
         let _alone = WEST_CHANGES.lock().await;
         let kind = resource(LWS, "LeaderWorkerSet");
-        create_on(room, MANAGER, leader_worker_set(room, 2)).await;
+        create_on(room, MANAGER, leaders(room, 2, 2)).await;
         serves(room, &kind, 2).await;
         let cluster = twins(room, 4).await;
         let all = all_on(room, MANAGER, &workloads()).await;

@@ -3,35 +3,54 @@
 //! Kwok plays the pods and runs nothing in them, so the client gives up where it wants to set up its runtime inside. What follows in
 //! `sky down` is asked of the client's own provisioning module.
 //!
-//! Needs python3 with venv, kubectl, socat, netcat and rsync.
+//! Needs what [`NEEDED`] names, and the `venv` of Python.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use roadstead_e2e::Progress;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::{Launch, Team, apply, pods_resource, team};
 use crate::kinds::ground::{ALONE, LONG_SECS, play_pods, resource};
 use crate::shared::{eventually, output_of};
 
+/// The client and its provisioner call these. `.ci/nightly` installs them.
+const NEEDED: [&str; 5] = ["python3", "kubectl", "socat", "nc", "rsync"];
 const PACKAGE: &str = "skypilot[kubernetes]==0.14.1";
 /// How long the client waits for a pod that is not gated.
 const PROVISION_TIMEOUT: SignedDuration = SignedDuration::from_secs(10);
 const NAMESPACE: &str = "client-team1";
 /// A node asks for two cores.
-const TASK: &str = "num_nodes: 2\nresources: {infra: kubernetes, cpus: 2, memory: 2, image_id: 'docker:none'}\nrun: echo hello\n";
+const TASK: &str =
+    "resources: {infra: kubernetes, cpus: 2, memory: 2, image_id: 'docker:none'}\nrun: echo hello\n";
 
 /// The environment with the client, installed once.
-async fn environment() -> PathBuf {
+// Why blocking: it happens before the test, whose limit does not count it.
+fn environment() -> PathBuf {
+    let has = |program: &&str| {
+        let path = std::env::var_os("PATH").unwrap();
+        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    };
+    let missing: Vec<_> = NEEDED.iter().filter(|program| !has(program)).collect();
+    assert!(missing.is_empty(), "install {missing:?}: the client needs them");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skypilot-0.14.1");
     if !folder.join("bin/sky").exists() {
         Progress::stderr().step("installing the client (once, takes minutes)");
-        output_of(Command::new("python3").args(["-m", "venv"]).arg(&folder)).await;
-        output_of(Command::new(folder.join("bin/pip")).args(["install", "--quiet", PACKAGE])).await;
+        let mut venv = std::process::Command::new("python3");
+        assert!(venv.args(["-m", "venv"]).arg(&folder).status().unwrap().success());
+        let mut pip = std::process::Command::new(folder.join("bin/pip"));
+        assert!(
+            pip.args(["install", "--quiet", PACKAGE])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
     folder
 }
@@ -68,7 +87,7 @@ fn home(kubeconfig: &Value) -> tempfile::TempDir {
 async fn outwait(team: Team<'_>) {
     let api = team.api(&pods_resource());
     eventually(|| async {
-        let all = api.list(&kube::api::ListParams::default()).await.ok()?;
+        let all = api.list(&ListParams::default()).await.ok()?;
         let made = all
             .items
             .iter()
@@ -79,72 +98,113 @@ async fn outwait(team: Team<'_>) {
     .await;
 }
 
+/// A user with the client.
+struct User {
+    environment: PathBuf,
+    home: tempfile::TempDir,
+}
+
+impl User {
+    /// A program of the client's environment, in the home of the user.
+    fn run(&self, program: &str) -> Command {
+        let folder = self.environment.join("bin");
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(folder.join(program));
+        command
+            .env("HOME", self.home.path())
+            .env("PATH", path)
+            .env("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
+            .env_remove("KUBECONFIG")
+            .current_dir(self.home.path());
+        command
+    }
+
+    fn launch(&self, name: &str, nodes: usize) -> Child {
+        let file = |name: &str| File::create(self.home.path().join(name)).unwrap();
+        self.run("sky")
+            .args([
+                "launch",
+                "--yes",
+                "--cluster",
+                name,
+                "--num-nodes",
+                &nodes.to_string(),
+                "work/task.yaml",
+            ])
+            .stdin(Stdio::null())
+            .stdout(file("launch.log"))
+            .stderr(file("launch.err"))
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    /// What the last launch printed.
+    fn said(&self) -> String {
+        let read = |file: &str| fs::read_to_string(self.home.path().join(file)).unwrap();
+        format!("the client said:\n{}{}", read("launch.log"), read("launch.err"))
+    }
+}
+
+/// Launches so many nodes, has the launch wait and admitted, and takes the nodes away.
+async fn up_and_down(user: &User, team: Team<'_>, context: &Value, name: &str, nodes: usize) {
+    let mut launch = user.launch(name, nodes);
+    let gang = tokio::select! {
+        gang = team.workload(name, |found| found["status"]["admission"].is_object()) => gang,
+        _ = launch.wait() => panic!("{}", user.said()),
+    };
+    let sets = gang["spec"]["podSets"].as_array().unwrap();
+    let pods: u64 = sets.iter().map(|set| set["count"].as_u64().unwrap()).sum();
+    assert_eq!(pods, nodes as u64, "{gang:#}");
+    outwait(team).await;
+    assert!(launch.try_wait().unwrap().is_none(), "{}", user.said());
+
+    team.provision(name).await;
+    let pods = team
+        .api(&pods_resource())
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let cluster = pods.items[0].labels()["skypilot-cluster"].clone();
+    team.are_running(&cluster, nodes).await;
+    launch.wait().await.unwrap();
+    let said = user.said();
+    assert!(
+        said.contains("Failed to set up SkyPilot runtime"),
+        "it reached its pods: {said}"
+    );
+
+    let down = format!(
+        "from sky.provision.kubernetes import instance\n\
+         instance.terminate_instances({cluster:?}, {{'namespace': {NAMESPACE:?}, 'context': {context}}})"
+    );
+    output_of(user.run("python").args(["-c", &down])).await;
+    for kind in [pods_resource(), resource("kueue.x-k8s.io/v1beta2", "Workload")] {
+        let api = team.api(&kind);
+        eventually(|| async {
+            let left = api.list(&ListParams::default()).await.ok()?;
+            left.items.is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
 /// Spec: jobs 13.1
 #[test]
 fn the_client_waits_behind_the_gates_and_goes_on_when_the_launch_is_admitted() {
+    let environment = environment();
     play_pods("sky-client", 1, async |room| {
-        let environment = environment().await;
         apply(room, "client", &["check.yaml", "one-queue.yaml"]).await;
         let team = team(room, NAMESPACE);
         let kubeconfig = kubeconfig();
         let home = home(&kubeconfig);
-        let path = format!("{}/bin:{}", environment.display(), std::env::var("PATH").unwrap());
-        let run = |program: &str| {
-            let mut command = Command::new(environment.join("bin").join(program));
-            command
-                .env("HOME", home.path())
-                .env("PATH", &path)
-                .env_remove("KUBECONFIG");
-            command
-                .env("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
-                .current_dir(home.path());
-            command
-        };
-        let log = home.path().join("launch.log");
-        let mut launch = run("sky")
-            .args(["launch", "--yes", "--cluster", "train", "work/task.yaml"])
-            .stdin(Stdio::null())
-            .stdout(File::create(&log).unwrap())
-            .stderr(File::create(home.path().join("launch.err")).unwrap())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let gang = team
-            .workload("train", |found| found["status"]["admission"].is_object())
-            .await;
-        let cluster = gang["metadata"]["name"].as_str().unwrap().to_owned();
-        assert_eq!(gang["spec"]["podSets"][0]["count"], 2, "{gang:#}");
-        outwait(team).await;
-        assert!(
-            launch.try_wait().unwrap().is_none(),
-            "{}",
-            fs::read_to_string(&log).unwrap()
-        );
-
-        team.provision("train").await;
-        team.are_running(&cluster, 2).await;
-        launch.wait().await.unwrap();
-        let said = fs::read_to_string(&log).unwrap();
-        assert!(
-            said.contains("Failed to set up SkyPilot runtime"),
-            "it reached its pods: {said}"
-        );
-
-        let down = format!(
-            "from sky.provision.kubernetes import instance\n\
-             instance.terminate_instances({cluster:?}, {{'namespace': {NAMESPACE:?}, 'context': {}}})",
-            kubeconfig["current-context"]
-        );
-        output_of(run("python").args(["-c", &down])).await;
-        output_of(run("sky").args(["api", "stop"])).await;
-        for kind in [pods_resource(), resource("kueue.x-k8s.io/v1beta2", "Workload")] {
-            let api = team.api(&kind);
-            eventually(|| async {
-                let left = api.list(&kube::api::ListParams::default()).await.ok()?;
-                left.items.is_empty().then_some(())
-            })
-            .await;
+        let user = User { environment, home };
+        // Why: one that an interrupted test left behind has another home.
+        output_of(user.run("sky").args(["api", "stop"])).await;
+        for (name, nodes) in [("train", 2), ("serve", 1)] {
+            up_and_down(&user, team, &kubeconfig["current-context"], name, nodes).await;
         }
+        output_of(user.run("sky").args(["api", "stop"])).await;
         // The quota is free again: a launch of the same size starts.
         team.launch("again", Launch::Gang(2), 2).await;
         team.provision("again").await;
