@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use prometheus_client::registry::Registry;
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
 use roadstead_api::config::Config;
@@ -40,7 +40,7 @@ use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
-use kinds::Kinds;
+use kinds::{Kinds, slim_metadata};
 use nodes::{Node, Nodes};
 use pods::{Index, Parents, Pod};
 pub(crate) use settings::Settings;
@@ -95,7 +95,7 @@ impl Wrappers {
             client,
             settings: Arc::new(settings),
             objects: Cache::new(),
-            pods: Cache::new(),
+            pods: Cache::slimmed(|pod: &mut Pod| slim_metadata(pod.meta_mut())),
             nodes,
             index: Arc::default(),
             parents: Arc::default(),

@@ -37,8 +37,9 @@ use crate::{Node, Options, Progress};
 
 const CLUSTER: &str = "worker";
 const NAMESPACE: &str = "perf";
-/// Pods that fit on the node: two for each of the most `AppWrappers`.
-const PODS: &str = "10k";
+/// Pods that fit on the node. Why twice as many as there are: a pod that finds no room waits until the scheduler tries it again, which
+/// may take minutes.
+const PODS: &str = "20k";
 /// How long its pods would run if the harness did not end them.
 const RUN: Duration = Duration::from_hours(24);
 /// One `AppWrapper` in so many fails each minute.
@@ -181,7 +182,12 @@ async fn measure_one(runner: Runner, wrappers: u32, minutes: u32) -> anyhow::Res
         let again = crowd.until(chosen.len(), "were tried again", |one| {
             one.ready && one.retries > 0
         });
-        tokio::try_join!(fail(&pods, &chosen, minutes), again)?;
+        if let Err(error) = tokio::try_join!(fail(&pods, &chosen, minutes), again) {
+            let unretried = crowd.unlike(chosen.iter().map(|number| name(*number)), |one| {
+                one.ready && one.retries > 0
+            });
+            return Err(error.context(stuck(&objects, &pods, &unretried).await?));
+        }
         let counted = Counted::of_agents(runner.agent(), &log, mark, HARNESS_USER_AGENT)?;
         Some(Failing {
             failures: chosen.len(),
@@ -345,6 +351,21 @@ async fn fail(pods: &Api<Pod>, chosen: &[u32], minutes: u32) -> anyhow::Result<(
     Ok(())
 }
 
+/// What there is of the first of these `AppWrappers`.
+async fn stuck(objects: &Api<AppWrapper>, pods: &Api<Pod>, names: &[String]) -> anyhow::Result<String> {
+    let Some(first) = names.first() else {
+        return Ok("all are as they must be by now".to_owned());
+    };
+    let status = objects.get(first).await?.status.unwrap_or_default();
+    let own = ListParams::default().labels(&format!("workload.codeflare.dev/appwrapper={first}"));
+    let pods = pods.list(&own).await?.items;
+    let pods = { pods.iter() }.map(|pod| json!({"name": pod.name_any(), "deleted": pod.metadata.deletion_timestamp, "status": pod.status}));
+    Ok(format!(
+        "{names:?}; of {first} there is {}",
+        json!({"status": status, "pods": pods.collect::<Vec<_>>()})
+    ))
+}
+
 /// Lets all pods succeed.
 async fn end(pods: &Api<Pod>) -> anyhow::Result<()> {
     let running = pods.list_metadata(&ListParams::default()).await?.items;
@@ -431,6 +452,13 @@ impl Crowd {
             }
         }
         Ok(())
+    }
+
+    /// Those of these names that are not as wished.
+    fn unlike(&self, names: impl Iterator<Item = String>, wished: impl Fn(&Seen) -> bool) -> Vec<String> {
+        names
+            .filter(|name| !self.seen.get(name).is_some_and(&wished))
+            .collect()
     }
 
     fn retries(&self) -> usize {

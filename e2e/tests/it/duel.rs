@@ -192,13 +192,13 @@ async fn duel(name: &str, configuration: Value) {
     };
     tokio::join!(side::prepare(&of_theirs.client), side::prepare(&of_ours.client));
     let told: Vec<String> = futures::stream::iter(seeds())
-        .map(|seed| judge(of_theirs.clone(), of_ours.clone(), seed))
+        .map(async |seed| (seed, judge(of_theirs.clone(), of_ours.clone(), seed).await))
         .buffer_unordered(AT_ONCE)
-        .filter_map(async |told| {
-            if let Some(told) = &told {
-                progress.step(told);
-            }
-            told
+        .filter_map(async |(seed, told)| {
+            let told = told?;
+            progress.step(&told);
+            // Why told all the same: another difference may hide behind the explained one.
+            (!EXPLAINED.contains(&(name, seed))).then_some(told)
         })
         .collect()
         .await;
@@ -209,6 +209,11 @@ async fn duel(name: &str, configuration: Value) {
         told.join("\n")
     );
 }
+
+/// Sequences that may end otherwise, by the name of their test. In the first, a head that can never fit is tried again there, and not here;
+/// in the second, a stopped job is queued again later there, so another one runs meanwhile (`shared/spec/deviations.md`, admission-engine
+/// 1.5 and 2.5.5).
+const EXPLAINED: [(&str, u64); 2] = [("duel", 101), ("duel-fair", 15)];
 
 /// The seeds that are played. `ROADSTEAD_DUEL_FIRST` and `ROADSTEAD_DUEL_SEQUENCES` choose the first one and their number.
 fn seeds() -> Range<u64> {

@@ -18,6 +18,7 @@ use roadstead_kubeio::cache::Change;
 const PAUSE: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
 /// A worker that was a candidate for so long without a failure, for example because the job ran there, begins with the first pause again.
+/// Why not after each run: a job that a worker preempts soon after every start would return to it each time after ten seconds.
 const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// Longest pause when an object that the job names is missing: looking again is cheap, and its owner waits for it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);

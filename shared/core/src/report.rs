@@ -3,7 +3,7 @@
 //! Invariant: a report is computed from the state alone, so it is correct at any time.
 //! *Source*: `spec/api.md API-2.3, API-3`, `spec/admission-engine.md 7`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::afs::{PastUsage, Score};
 use crate::amount::Amount;
@@ -99,7 +99,7 @@ pub struct CohortReport {
     pub kinship: Option<Kinship>,
     /// Its quota plus the quota that its descendants lend upwards, sorted by flavor and resource.
     pub quota: Vec<(FlavorName, ResourceName, Amount)>,
-    /// The reservations of the ClusterQueues below, for the same pairs in the same order.
+    /// The reservations of the ClusterQueues below, sorted by flavor and resource.
     pub reservation: Vec<(FlavorName, ResourceName, Amount)>,
     /// The number of admitted workloads of the ClusterQueues below.
     pub admitted: u32,
@@ -189,16 +189,19 @@ impl State {
             .filter_map(|queue| self.clusters.get(queue))
             .map(|cluster| &cluster.ledger)
             .collect();
-        let reserved = |(flavor, resource, _): &(FlavorName, ResourceName, Amount)| {
-            let held = ledgers
-                .iter()
-                .map(|ledger| ledger.reserved().total(self.ground.quotas(), flavor, resource));
-            let sum = held.fold(Amount::ZERO, Amount::plus);
-            (flavor.clone(), resource.clone(), sum)
-        };
+        // Why not for the pairs with quota only: a queue that lends nothing may still hold something.
+        let mut held: BTreeMap<_, Amount> = BTreeMap::new();
+        for (pair, amount) in ledgers.iter().flat_map(|ledger| ledger.reserved().iter()) {
+            if let Some((flavor, resource)) = self.ground.quotas().pair_names(pair) {
+                let sum = held.entry((flavor.clone(), resource.clone())).or_default();
+                *sum = sum.plus(amount);
+            }
+        }
         Some(CohortReport {
             kinship: self.kinship(node),
-            reservation: quota.iter().map(reserved).collect(),
+            reservation: { held.into_iter() }
+                .map(|((flavor, resource), amount)| (flavor, resource, amount))
+                .collect(),
             quota,
             admitted: ledgers
                 .iter()

@@ -9,9 +9,11 @@ use kube::api::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
 use kube::{Api, Client, ResourceExt as _};
+use roadstead_core::appwrapper::observed::Nature;
 use roadstead_core::appwrapper::status::{Identity, LABEL};
 use roadstead_core::name::Key;
 use roadstead_jobs::appwrapper::ROW;
+use roadstead_jobs::appwrapper::probe::nature;
 use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
@@ -159,16 +161,12 @@ impl Kinds {
             return Ok(None);
         };
         let (resource, capabilities) = found;
+        let reports = nature(&name.0, &name.1) == Nature::Reports;
         let kind = Arc::new(Kind {
             client: self.client.clone(),
             resource,
             namespaced: capabilities.scope == Scope::Namespaced,
-            objects: Cache::slimmed(|object: &mut DynamicObject| {
-                // Why: the `AppWrapper` holds the specification; only the status is needed here.
-                if let Some(fields) = object.data.as_object_mut() {
-                    fields.retain(|field, _| field == "status");
-                }
-            }),
+            objects: Cache::slimmed(move |object: &mut DynamicObject| slim(object, reports)),
         });
         let due = self.due.clone();
         kind.objects.listen(move |change| {
@@ -256,6 +254,24 @@ impl Kinds {
             }
         }
         while watches.join_next().await.is_some() {}
+    }
+}
+
+/// Drops what no pass reads of a child, so that a crowd of children needs little memory. The `AppWrapper` holds the specification, and
+/// only some kinds report their end by their status.
+fn slim(child: &mut DynamicObject, reports: bool) {
+    slim_metadata(&mut child.metadata);
+    if let Some(fields) = child.data.as_object_mut() {
+        fields.retain(|field, _| reports && field == "status");
+    }
+}
+
+/// Drops the metadata that no pass reads of a child or a pod. The label of its `AppWrapper` stays.
+pub(super) fn slim_metadata(metadata: &mut ObjectMeta) {
+    metadata.annotations = None;
+    metadata.finalizers = None;
+    if let Some(labels) = &mut metadata.labels {
+        labels.retain(|name, _| name == LABEL);
     }
 }
 

@@ -14,6 +14,8 @@ const COUNTS_OF_REASONS: [&str; 2] = [
 const COUNTS_OF_PENDING: [&str; 2] = ["kueue_pending_workloads", "kueue_local_queue_pending_workloads"];
 
 const COUNT_OF_COHORT: &str = "kueue_cohort_subtree_admitted_active_workloads";
+const SHARE_OF_COHORT: &str = "kueue_cohort_weighted_share";
+const QUOTA_OF_COHORT: &str = "metric kueue_cohort_subtree_quota ";
 const COUNT_OF_QUEUE: &str = "metric kueue_admitted_active_workloads ";
 
 /// Whether a row of the deviations says why `name` is shown otherwise by ours than by theirs.
@@ -27,11 +29,23 @@ pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
         (Some("metric"), Some(family), _) if COUNTS_OF_PENDING.contains(&family) => {
             is_counted_late(name, theirs, ours)
         }
-        // There the last queue that leaves a cohort without an object leaves its series behind.
+        // There the last queue that leaves a cohort leaves its series behind.
         (Some("metric"), Some(family), Some(cohort))
-            if family.starts_with("kueue_cohort_") && !ours.keys().any(|name| name.contains(cohort)) =>
+            if family.starts_with("kueue_cohort_")
+                && !ours.contains_key(name)
+                && !has_quota(ours, cohort) =>
         {
             true
+        }
+        // There the share of a cohort is not computed anew when a queue leaves it; see that those of the queues are the same.
+        (Some("metric"), Some(SHARE_OF_COHORT), _) => {
+            let of_queues = |view: &View| -> View {
+                let all = view.clone().into_iter();
+                all.filter(|(name, _)| name.starts_with("queue ") && name.ends_with(" weightedShare"))
+                    .collect()
+            };
+            let theirs = of_queues(theirs);
+            !theirs.is_empty() && theirs == of_queues(ours)
         }
         // There a queue that changes its cohort leaves behind what it has counted; see that both count the same in each queue.
         (Some("metric"), Some(COUNT_OF_COHORT), _) => {
@@ -66,6 +80,12 @@ pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether any flavor of the cohort, named by its label, has a quota.
+fn has_quota(view: &View, cohort: &str) -> bool {
+    let series = format!("{QUOTA_OF_COHORT}{cohort} ");
+    view.keys().any(|name| name.starts_with(&series))
 }
 
 /// Whether they only divide in another way what waits in a held queue. Each ClusterQueue has one LocalQueue, of its name.
@@ -236,6 +256,17 @@ mod tests {
             assert!(!check(&active, &theirs[..1], &ours), "another sum");
             assert!(!check(&active, &theirs, &ours[1..]), "it is not held");
         }
+    }
+
+    #[test]
+    fn what_a_cohort_has_may_stay_there_when_its_last_queue_left() {
+        let quota = format!("{QUOTA_OF_COHORT}cohort=c1 flavor=a resource=cpu");
+        let other = format!("{QUOTA_OF_COHORT}cohort=c1 flavor=b resource=cpu");
+        let share = "metric kueue_cohort_weighted_share cohort=c1";
+        let theirs = [(quota.as_str(), "gauge 3"), (share, "gauge 0")];
+        assert!(check(&quota, &theirs, &theirs[1..]), "its object is there");
+        assert!(!check(&quota, &theirs, &[(other.as_str(), "gauge 4")]));
+        assert!(!check(share, &theirs, &[(share, "gauge 1")]));
     }
 
     #[test]

@@ -133,7 +133,7 @@ async fn large_job(room: Room, cores: u32) {
 
 /// Spec: jobs 9.11, 4.1, 15.82
 #[test]
-fn each_pod_of_a_deployment_waits_for_quota_and_a_plain_pod_is_left_alone() {
+fn each_pod_of_a_deployment_waits_for_quota_and_is_preempted_and_a_plain_pod_is_left_alone() {
     play_servers("deployment", 2, async |room| {
         let mut plain = json!({"apiVersion": "v1", "kind": "Pod"});
         plain["metadata"] = json!({"name": "plain", "namespace": room.name, "labels": {QUEUE: room.name}});
@@ -165,6 +165,8 @@ fn each_pod_of_a_deployment_waits_for_quota_and_a_plain_pod_is_left_alone() {
         let other = json!({"metadata": {"labels": {QUEUE: "other"}}});
         let said = refused(room, &deployments, other).await;
         assert!(said.contains("field is immutable"), "{said}");
+        large_job(room, 2).await;
+        room.running(EAST, 2).await;
         room.merge(EAST, &deployments, NAME, json!({"spec": {"replicas": 1}}))
             .await;
         room.running(EAST, 1).await;
@@ -233,7 +235,7 @@ fn a_statefulset_is_one_workload_that_is_preempted_and_scaled_to_nothing_and_bac
 
 /// Spec: jobs 9.13, 15.65, 15.85
 #[test]
-fn each_replica_of_a_leaderworkerset_is_a_workload_with_a_leader_and_its_workers() {
+fn each_replica_of_a_leaderworkerset_is_a_workload_that_is_preempted_as_a_whole() {
     play_servers("leaders", 3, async |room| {
         let kind = resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");
         create(room, leaders(room, 2, 3)).await;
@@ -266,8 +268,11 @@ fn each_replica_of_a_leaderworkerset_is_a_workload_with_a_leader_and_its_workers
         let name = format!("{0}-{0}", room.name);
         queue.patch(&name, &PatchParams::default(), &patch).await.unwrap();
         room.running(EAST, 6).await;
-        room.until(EAST, &kind, NAME, |s| s["status"]["readyReplicas"] == 2)
-            .await;
+        let is_ready = |s: &Value| s["status"]["readyReplicas"] == 2;
+        room.until(EAST, &kind, NAME, is_ready).await;
+        large_job(room, 6).await;
+        room.running(EAST, 6).await;
+        room.until(EAST, &kind, NAME, is_ready).await;
         room.delete(EAST, &kind, NAME).await;
         room.is_empty(EAST, &[kind, all_pods(), workloads()]).await;
     });

@@ -78,6 +78,21 @@ fn what_is_reserved_but_not_admitted_is_no_usage() {
     assert_eq!(report.usage[0].resources[0].total, Amount::ZERO);
 }
 
+/// Spec: admission-engine 7.
+#[test]
+fn a_cohort_counts_what_a_queue_below_it_holds_even_if_that_lends_nothing() {
+    let mut queue = cores(4);
+    queue.cohort = Some("team".into());
+    for quota in queue.groups[0].flavors[0].quotas.values_mut() {
+        quota.lending_limit = Some(Amount::ZERO);
+    }
+    let mut world = World::new(queue);
+    world.put(holder("a", 3));
+    let team = world.state.cohort_report(&"team".into()).unwrap();
+    let held = { team.reservation.iter() }.map(|(_, _, amount)| amount.get());
+    assert_eq!(held.collect::<Vec<_>>(), [3_000]);
+}
+
 /// Spec: admission-engine 2.8.1, 7.
 #[test]
 fn shares_and_cohorts_are_reported() {

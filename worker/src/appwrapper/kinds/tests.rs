@@ -64,3 +64,29 @@ async fn only_objects_of_which_the_watch_tells_are_kept() {
     assert!(!is_kept(json!({"app": "web"})).await, "a stranger");
     assert!(is_kept(json!({LABEL: "aw"})).await);
 }
+
+#[test]
+fn of_a_child_its_owner_is_kept_and_its_status_only_where_it_reports_an_end() {
+    let child = json!({
+        "metadata": {
+            "name": "job", "uid": "1", "labels": {LABEL: "aw", "app": "web"}, "annotations": {"a": "b"}, "finalizers": ["x/y"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "AppWrapper", "name": "aw", "uid": "2"}],
+        },
+        "spec": {"parallelism": 1}, "status": {"active": 1},
+    });
+    let slimmed = |reports: bool| {
+        let mut object: DynamicObject = serde_json::from_value(child.clone()).unwrap();
+        slim(&mut object, reports);
+        serde_json::to_value(object).unwrap()
+    };
+    let mut kept = child.clone();
+    kept["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|field, _| ["name", "uid", "labels", "ownerReferences"].contains(&field.as_str()));
+    kept["metadata"]["labels"] = json!({LABEL: "aw"});
+    kept.as_object_mut().unwrap().remove("spec");
+    assert_eq!(slimmed(true), kept);
+    kept.as_object_mut().unwrap().remove("status");
+    assert_eq!(slimmed(false), kept);
+}
