@@ -14,7 +14,6 @@ const COUNTS_OF_REASONS: [&str; 2] = [
 const COUNTS_OF_PENDING: [&str; 2] = ["kueue_pending_workloads", "kueue_local_queue_pending_workloads"];
 
 const COUNT_OF_COHORT: &str = "kueue_cohort_subtree_admitted_active_workloads";
-const SHARE_OF_COHORT: &str = "kueue_cohort_weighted_share";
 const QUOTA_OF_COHORT: &str = "metric kueue_cohort_subtree_quota ";
 const COUNT_OF_QUEUE: &str = "metric kueue_admitted_active_workloads ";
 
@@ -36,16 +35,6 @@ pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
                 && !has_quota(ours, cohort) =>
         {
             true
-        }
-        // There the share of a cohort is not computed anew when a queue leaves it; see that those of the queues are the same.
-        (Some("metric"), Some(SHARE_OF_COHORT), _) => {
-            let of_queues = |view: &View| -> View {
-                let all = view.clone().into_iter();
-                all.filter(|(name, _)| name.starts_with("queue ") && name.ends_with(" weightedShare"))
-                    .collect()
-            };
-            let theirs = of_queues(theirs);
-            !theirs.is_empty() && theirs == of_queues(ours)
         }
         // There a queue that changes its cohort leaves behind what it has counted; see that both count the same in each queue.
         (Some("metric"), Some(COUNT_OF_COHORT), _) => {

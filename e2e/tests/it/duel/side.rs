@@ -265,9 +265,6 @@ impl Side {
             let count = status[field].as_i64().unwrap_or_default();
             view.insert(format!("{name} {field}"), count.to_string());
         }
-        if let Some(share) = status["fairSharing"]["weightedShare"].as_i64() {
-            view.insert(format!("{name} weightedShare"), share.to_string());
-        }
         for field in ["flavorsReservation", "flavorsUsage"] {
             if !status[field].is_null() {
                 view.insert(format!("{name} {field}"), status[field].to_string());
