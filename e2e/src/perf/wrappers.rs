@@ -179,13 +179,10 @@ async fn measure_one(runner: Runner, wrappers: u32, minutes: u32) -> anyhow::Res
         progress.step(&format!("{minutes} minutes in which one in a hundred fails"));
         let (mark, cpu, started) = (requests::mark(&log)?, subject.cpu(&mut solo)?, Instant::now());
         let chosen = to_fail(wrappers, minutes);
-        let again = crowd.until(chosen.len(), "were tried again", |one| {
-            one.ready && one.retries > 0
-        });
+        let was_retried = |one: &Seen| one.ready && one.retries > 0;
+        let again = crowd.until(chosen.len(), "were tried again", was_retried);
         if let Err(error) = tokio::try_join!(fail(&pods, &chosen, minutes), again) {
-            let unretried = crowd.unlike(chosen.iter().map(|number| name(*number)), |one| {
-                one.ready && one.retries > 0
-            });
+            let unretried = crowd.unlike(chosen.iter().map(|number| name(*number)), was_retried);
             return Err(error.context(stuck(&objects, &pods, &unretried).await?));
         }
         let counted = Counted::of_agents(runner.agent(), &log, mark, HARNESS_USER_AGENT)?;

@@ -189,7 +189,7 @@ impl State {
             .filter_map(|queue| self.clusters.get(queue))
             .map(|cluster| &cluster.ledger)
             .collect();
-        // Why not for the pairs with quota only: a queue that lends nothing may still hold something.
+        // Why not only the pairs with quota: a queue that lends nothing may still hold something.
         let mut held: BTreeMap<_, Amount> = BTreeMap::new();
         for (pair, amount) in ledgers.iter().flat_map(|ledger| ledger.reserved().iter()) {
             if let Some((flavor, resource)) = self.ground.quotas().pair_names(pair) {
