@@ -86,7 +86,7 @@ const BANKS: &[Bank] = &[
     Bank {
         module: "kinds/skypilot",
         ordinary: "pods as the client sends them",
-        nightly: "the client itself too",
+        nightly: "the client itself too (needs the Debian packages that `.ci/nightly` names)",
     },
     Bank {
         module: "install",
