@@ -191,16 +191,16 @@ async fn pods(
 /// The origin of a pod; `None` when it certainly belongs to another object. *Source*: `spec/appwrapper.md 8.1 W-12`.
 async fn origin(w: &Wrappers, wrapper: &AppWrapper, components: &[Component], pod: &Pod) -> Option<Origin> {
     let uid = kube::Resource::meta(pod).uid.as_deref().unwrap_or_default();
-    if let Some(index) = place(w, wrapper, components, uid) {
-        return Some(Origin::Component(index));
+    if let Some(found) = place(w, wrapper, components, uid) {
+        return Some(found);
     }
     let Some(mut owner) = pod.controller().cloned() else {
         return Some(Origin::Stray);
     };
     let namespace = kube::Resource::meta(pod).namespace.as_deref().unwrap_or_default();
     for _ in 0..DEPTH_MAX {
-        if let Some(index) = place(w, wrapper, components, &owner.uid) {
-            return Some(Origin::Component(index));
+        if let Some(found) = place(w, wrapper, components, &owner.uid) {
+            return Some(found);
         }
         if Some(&owner.uid) == wrapper.metadata.uid.as_ref() {
             return Some(Origin::Unknown);
@@ -214,19 +214,20 @@ async fn origin(w: &Wrappers, wrapper: &AppWrapper, components: &[Component], po
     Some(Origin::Unknown)
 }
 
-/// The component whose child has this UID, or had it before it was deleted.
-fn place(w: &Wrappers, wrapper: &AppWrapper, components: &[Component], uid: &str) -> Option<usize> {
+/// The origin of pods of the child that has this UID, or had it before it was deleted; `None` when it is no child.
+fn place(w: &Wrappers, wrapper: &AppWrapper, components: &[Component], uid: &str) -> Option<Origin> {
     let is_it = |component: &Component| match &component.child {
         Child::Present { uid: child, .. } => child.as_str() == uid,
         Child::Missing | Child::Foreign(_) | Child::Unread(_) => false,
     };
-    components
+    let index = components
         .iter()
         .position(is_it)
         .or_else(|| match w.parents.of(uid) {
             Some(Above::Component(of, index)) if Some(&of) == wrapper.metadata.uid.as_ref() => Some(index),
             Some(Above::Component(..) | Above::Owner(_) | Above::Nothing) | None => None,
-        })
+        })?;
+    Some(components.get(index)?.origin(index))
 }
 
 /// The controller of the owner of a pod; `None` when it cannot be read.

@@ -74,6 +74,7 @@ async fn start() -> Stage {
             "allowedKinds": [
                 "Pod.v1", "Service.v1", "Job.v1.batch", "JobSet.v1alpha2.jobset.x-k8s.io", "PyTorchJob.v1.kubeflow.org",
                 "MPIJob.v2beta1.kubeflow.org", "RayJob.v1.ray.io", "RayCluster.v1.ray.io",
+                "TrainJob.v1alpha1.trainer.kubeflow.org", "TrainingRuntime.v1alpha1.trainer.kubeflow.org",
             ],
         }},
     });

@@ -3,29 +3,36 @@
 use roadstead_e2e::stage;
 use serde_json::{Value, json};
 
-use super::ground::{EAST, LONG_SECS, MANAGER, Room, is_true, play, pods};
+use super::ground::{self, EAST, LONG_SECS, MANAGER, Room, is_true, play};
 use super::scenes::{SHORT_SECS, Subject, alone, far, stopped_from_far};
+
+pub(super) const TRAINER: &str = "trainer.kubeflow.org/v1alpha1";
 
 /// Runtimes whose pods run so long.
 async fn runtimes(room: Room, clusters: &[&str]) {
     for (cluster, secs) in
         { clusters.iter() }.flat_map(|cluster| [SHORT_SECS, LONG_SECS].map(|secs| (cluster, secs)))
     {
-        let mut template = pods(secs);
-        template["spec"]["containers"][0]["name"] = json!("node");
-        let step = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
-        let node = json!({"name": "node", "template": {"metadata": step, "spec": {"template": template}}});
-        let runtime = json!({
-            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
-            "metadata": {"name": format!("run-{secs}")},
-            "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [node]}}},
-        });
+        let mut runtime = runtime("ClusterTrainingRuntime", 1, secs);
+        runtime["metadata"] = json!({"name": format!("run-{secs}")});
         stage::apply(&room.client(cluster), runtime).await.unwrap();
     }
 }
 
+/// A runtime without a name, of so many pods of one core that run so long.
+pub(super) fn runtime(kind: &str, pods: usize, secs: u32) -> Value {
+    let mut template = ground::pods(secs);
+    template["spec"]["containers"][0]["name"] = json!("node");
+    let step = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
+    let node = json!({"name": "node", "template": {"metadata": step, "spec": {"template": template}}});
+    json!({
+        "apiVersion": TRAINER, "kind": kind,
+        "spec": {"mlPolicy": {"numNodes": pods}, "template": {"spec": {"replicatedJobs": [node]}}},
+    })
+}
+
 static TRAIN_JOB: [Subject; 1] = [Subject {
-    api_version: "trainer.kubeflow.org/v1alpha1",
+    api_version: TRAINER,
     kind: "TrainJob",
     spec: |secs| json!({"runtimeRef": {"name": format!("run-{secs}")}, "trainer": {"numNodes": 2}}),
     pods: 2,

@@ -2,7 +2,7 @@
 //! although its child names the queue too.
 
 use futures::future::join_all;
-use kube::api::{ApiResource, ListParams};
+use kube::api::{ApiResource, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{EAST, KUEUE, LONG_SECS, Room, condition, is_true, play, play_servers, resource};
@@ -12,12 +12,16 @@ use super::ray::{CLUSTER, RAY_JOB};
 use super::scenes::SHORT_SECS;
 use super::serving::{leaders, set, template};
 use super::spark;
+use super::trainjob::{self, TRAINER};
 use super::wrapper::wrappers;
+use crate::shared::chain;
 
 /// A component, and how many pods of one core it has.
 struct Component {
     child: Value,
-    /// Where its pod templates are and how many pods each makes, for a kind whose pod sets cannot be inferred.
+    /// What its pods are made from, if it has no pod templates itself: a component of its own, of the same name.
+    runtime: Option<Value>,
+    /// Where its pod templates, or those of its runtime, are and how many pods each makes, for a kind whose pod sets cannot be inferred.
     declared: &'static [(&'static str, u32)],
     pods: usize,
     /// Whether it ends by itself.
@@ -28,6 +32,7 @@ impl Component {
     fn job(child: Value, pods: usize) -> Self {
         Self {
             child,
+            runtime: None,
             declared: &[],
             pods,
             ends: true,
@@ -50,22 +55,26 @@ impl Component {
         resource(text("apiVersion"), text("kind"))
     }
 
-    /// The wrapper, with the queue of the test. Its child has the same name, and the same queue.
+    /// The wrapper, with the queue of the test. Its children have the same name, and the same queue.
     fn wrapper(&self, room: Room) -> Value {
         let metadata = json!({
             "name": self.name(), "namespace": room.name, "labels": {"kueue.x-k8s.io/queue-name": room.name},
         });
-        let mut child = self.child.clone();
-        child["metadata"] = metadata.clone();
-        let mut component = json!({"template": child});
+        let children = self.runtime.iter().chain([&self.child]).cloned();
+        let mut components: Vec<Value> = children
+            .map(|mut child| {
+                child["metadata"] = metadata.clone();
+                json!({"template": child})
+            })
+            .collect();
         if !self.declared.is_empty() {
-            component["podSets"] = { self.declared.iter() }
+            components[0]["podSets"] = { self.declared.iter() }
                 .map(|(path, replicas)| json!({"path": path, "replicas": replicas}))
                 .collect();
         }
         json!({
             "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-            "metadata": metadata, "spec": {"components": [component]},
+            "metadata": metadata, "spec": {"components": components},
         })
     }
 }
@@ -86,8 +95,22 @@ fn components(room: Room, secs: u32) -> Vec<Component> {
             ..Component::job(job("kubeflow.org/v2beta1", "MPIJob", mpi), 2)
         },
         Component::job(job(ray.api_version, ray.kind, (ray.spec)(secs)), ray.pods),
+        Component {
+            runtime: Some(trainjob::runtime("TrainingRuntime", 2, secs)),
+            declared: &[(
+                "template.spec.template.spec.replicatedJobs[0].template.spec.template",
+                2,
+            )],
+            ..Component::job(train_job(), 2)
+        },
         Component::server(CLUSTER.object(room), 3),
     ]
+}
+
+/// Its runtime is the one of its name.
+fn train_job() -> Value {
+    let runtime = json!({"name": "trainjob", "kind": "TrainingRuntime"});
+    json!({"apiVersion": TRAINER, "kind": "TrainJob", "spec": {"runtimeRef": runtime}})
 }
 
 /// What serves, and the one kind whose template is no whole pod.
@@ -158,11 +181,16 @@ async fn allow(room: Room, kinds: &[(&str, &str)]) {
     room.apply(EAST, role).await;
 }
 
-/// Spec: jobs 4.3; appwrapper 1.5, 5.5, B136, B137, B139
+/// Spec: jobs 4.3; appwrapper 1.5, 5.5, B136, B137, B139, N-34, N-35
 #[test]
 fn jobs_of_every_kind_that_can_be_wrapped_are_queued_with_their_wrapper_only() {
     play("wrap-each", &[(EAST, "16")], async |room| {
-        allow(room, &[("kubeflow.org", "mpijobs")]).await;
+        let kinds = [
+            ("kubeflow.org", "mpijobs"),
+            ("trainer.kubeflow.org", "trainjobs"),
+            ("trainer.kubeflow.org", "trainingruntimes"),
+        ];
+        allow(room, &kinds).await;
         let all = components(room, LONG_SECS);
         submit(room, &all).await;
         run_as_one(room, &all).await;
@@ -178,6 +206,19 @@ fn jobs_of_every_kind_that_can_be_wrapped_are_queued_with_their_wrapper_only() {
         }))
         .await;
         delete(room, &all).await;
+    });
+}
+
+/// Spec: appwrapper N-34
+#[test]
+fn a_trainjob_is_wrapped_with_its_runtime_only() {
+    play("wrap-train", &[(EAST, "2")], async |room| {
+        let alone = Component::job(train_job(), 2).wrapper(room);
+        let alone = serde_json::from_value(alone).unwrap();
+        let api = room.api(EAST, &wrappers());
+        let refused = api.create(&PostParams::default(), &alone).await.unwrap_err();
+        let refused = chain(&refused);
+        assert!(refused.contains("components contains no podspecs"), "{refused}");
     });
 }
 

@@ -47,6 +47,20 @@ pub struct Component {
     pub child: Child,
 }
 
+impl Component {
+    /// The origin of pods that its child makes; `index` is the component's own.
+    ///
+    /// A component without pod sets makes pods from the templates of another one, as a `TrainJob` does from its runtime, and the other
+    /// one says how many. *Source*: `spec/appwrapper.md` N-35.
+    pub const fn origin(&self, index: usize) -> Origin {
+        if self.pod_sets.is_empty() {
+            Origin::Unknown
+        } else {
+            Origin::Component(index)
+        }
+    }
+}
+
 /// How the controller learns that a component has ended. *Source*: `spec/appwrapper.md 8.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nature {
@@ -140,7 +154,7 @@ pub struct Pod {
 pub enum Origin {
     /// It belongs to this component.
     Component(usize),
-    /// Its component is unknown. It counts all the same, because quota must not be freed while it runs.
+    /// The component whose pod sets it stands for is unknown. It counts all the same, because quota must not be freed while it runs.
     Unknown,
     /// It carries the label, but has no controller and is no child. It delays deletion, and does not count for health.
     Stray,

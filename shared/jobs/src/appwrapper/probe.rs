@@ -21,6 +21,7 @@ pub fn nature(api_version: &str, kind: &str) -> Nature {
     match (group, kind) {
         ("batch", "Job") | ("jobset.x-k8s.io", "JobSet") | ("ray.io", "RayJob") => Nature::Reports,
         ("kubeflow.org", kind) if TRAINING.contains(&kind) => Nature::Reports,
+        ("trainer.kubeflow.org", "TrainJob") => Nature::Reports,
         ("apps", "Deployment" | "StatefulSet" | "ReplicaSet" | "DaemonSet")
         | ("ray.io", "RayCluster" | "RayService")
         | ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => Nature::Endless,
@@ -50,6 +51,7 @@ pub fn verdict(api_version: &str, kind: &str, child: &Value) -> Option<Verdict> 
             }
         }
         ("jobset.x-k8s.io", "JobSet") => by("Completed"),
+        ("trainer.kubeflow.org", "TrainJob") => by("Complete"),
         ("kubeflow.org", kind) if TRAINING.contains(&kind) => by("Succeeded"),
         ("ray.io", "RayJob") => {
             let said = |field: &str| json::text(child, &["status", field]).unwrap_or_default();
@@ -102,6 +104,10 @@ mod tests {
             with("Completed", "True"),
             Some(Verdict::Succeeded),
         );
+        let train = ("trainer.kubeflow.org/v1alpha1", "TrainJob");
+        check(train, with("Complete", "True"), Some(Verdict::Succeeded));
+        check(train, with("Failed", "True"), Some(Verdict::Failed));
+        check(train, with("Suspended", "True"), None);
         let ray = |deployment: &str, job: &str| json!({"status": {"jobDeploymentStatus": deployment, "jobStatus": job}});
         let kind = ("ray.io/v1", "RayJob");
         check(kind, ray("Complete", "SUCCEEDED"), Some(Verdict::Succeeded));

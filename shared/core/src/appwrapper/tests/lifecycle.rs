@@ -43,6 +43,25 @@ fn success_is_when_the_last_pod_has_ended() {
     assert!(world.deleted.is_empty());
 }
 
+/// A `TrainJob` is an example: its runtime, another component, has the templates of its pods.
+///
+/// Spec: appwrapper N-35.
+#[test]
+fn pods_of_a_component_without_pod_sets_count_for_the_others() {
+    let mut world = World::new([component(Nature::Counted, &[2]), component(Nature::Reports, &[])]);
+    world.settle();
+    world.pod(1, PodPhase::Running);
+    world.pod(1, PodPhase::Running);
+    world.settle();
+    assert!(world.said("PodsReady").starts_with("True"));
+    world.report(1, Verdict::Succeeded);
+    world.settle();
+    world.is(Phase::Running);
+    world.all_pods(PodPhase::Succeeded);
+    world.settle();
+    world.is(Phase::Succeeded);
+}
+
 /// Spec: appwrapper B49, B50, N-10.
 #[test]
 fn children_outlive_success_by_their_time_to_live() {

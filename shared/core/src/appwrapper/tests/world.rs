@@ -258,7 +258,7 @@ impl World {
             uid,
             phase,
             leaving: false,
-            origin: Origin::Component(component),
+            origin: self.components[component].origin(component),
             node: Some("node".to_owned()),
             resources: BTreeSet::new(),
             exit_codes: BTreeSet::new(),
