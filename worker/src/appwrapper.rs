@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource as _};
 use prometheus_client::registry::Registry;
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
@@ -27,11 +29,11 @@ use roadstead_api::config::Config;
 use roadstead_core::appwrapper::status::{LABEL, QUOTA_RESERVED, RESOURCES_DEPLOYED, Status};
 use roadstead_core::appwrapper::{Finalizer, Plan};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::{Caches, watch_of};
+use roadstead_engine::caches::{Caches, KindCache, watch_of};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::tell_unread;
-use roadstead_jobs::appwrapper::ROW;
+use roadstead_jobs::appwrapper::{AppWrapper as WrapperKind, ROW};
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::failure::Failure;
@@ -57,7 +59,10 @@ const PLANS_MAX: usize = 16;
 pub(crate) struct Wrappers {
     client: Client,
     settings: Arc<Settings>,
-    objects: Arc<Cache<AppWrapper>>,
+    objects: Arc<Cache<DynamicObject>>,
+    resource: ApiResource,
+    /// Whether the engine queues `AppWrappers`. Then it watches them, and both use one cache.
+    shared: bool,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
     index: Arc<Index>,
@@ -88,13 +93,17 @@ impl Wrappers {
     ) -> Self {
         let due = Arc::new(Queue::default());
         let nodes = Cache::new();
+        let of_engine = caches.kind(ROW.group, ROW.kind);
+        let kind = of_engine.cloned().unwrap_or_else(|| KindCache::new(&WrapperKind));
         let (autopilot, names) = (settings.autopilot().clone(), settings.slack_queues.clone());
         Self {
             slack: Slack::new(client.clone(), autopilot, names, nodes.clone(), caches),
             kinds: Arc::new(Kinds::new(client.clone(), due.clone())),
             client,
             settings: Arc::new(settings),
-            objects: Cache::new(),
+            shared: of_engine.is_some(),
+            objects: kind.objects,
+            resource: kind.resource,
             pods: Cache::slimmed(|pod: &mut Pod| slim_metadata(pod.meta_mut())),
             nodes,
             index: Arc::default(),
@@ -146,16 +155,16 @@ impl Wrappers {
     /// Starts the watches, and the work after this process leads and everything has been listed.
     pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut Tasks, stop: &CancellationToken) {
         self.listen();
-        let wrappers = Api::all(self.client.clone());
-        let watching = self.objects.clone().run(wrappers, None, stop.clone());
-        tasks.spawn(watch_of("appwrappers"), watching);
+        let mut healths = vec![("pods", self.pods.health())];
+        if !self.shared {
+            let wrappers = Api::all_with(self.client.clone(), &self.resource);
+            let watching = self.objects.clone().run(wrappers, None, stop.clone());
+            tasks.spawn(watch_of("appwrappers"), watching);
+            healths.push(("appwrappers", self.objects.health()));
+        }
         let pods = Api::all(self.client.clone());
         let watching = self.pods.clone().run(pods, Some(LABEL.to_owned()), stop.clone());
         tasks.spawn(watch_of("pods of appwrappers"), watching);
-        let mut healths = vec![
-            ("appwrappers", self.objects.health()),
-            ("pods", self.pods.health()),
-        ];
         if self.settings.autopilot().monitors {
             let nodes = Api::all(self.client.clone());
             let watching = self.nodes.clone().run(nodes, None, stop.clone());
@@ -201,8 +210,10 @@ impl Wrappers {
     async fn reconcile(self, key: Key) -> Outcome {
         let mut sure = Sureness::Cached;
         for _ in 0..PLANS_MAX {
-            let Some((wrapper, status)) = self.ours(&key) else {
-                return Outcome::Done;
+            let (wrapper, status) = match self.ours(&key) {
+                Ok(Some(ours)) => ours,
+                Ok(None) => return Outcome::Done,
+                Err(failure) => return failure.into(),
             };
             let scene = read::scene(&self, &wrapper, status).await;
             let now = (self.clock)();
@@ -227,15 +238,20 @@ impl Wrappers {
     }
 
     /// The `AppWrapper`, if it exists, is managed by this controller, and has a known phase.
-    fn ours(&self, key: &Key) -> Option<(Arc<AppWrapper>, Status)> {
-        let wrapper = self.objects.get(key)?;
+    ///
+    /// *Errors*: it does not fit its schema.
+    fn ours(&self, key: &Key) -> Result<Option<(AppWrapper, Status)>, Failure> {
+        let Some(object) = self.objects.get(key) else {
+            return Ok(None);
+        };
+        let wrapper = read::typed(&object)
+            .map_err(|error| Failure::lasting(error.to_string()).in_doing("reading the AppWrapper failed"))?;
         let manager = wrapper.spec.managed_by.as_deref();
         let ours = ROW.managed_by.map(|managed_by| managed_by.default);
         if manager.is_some() && manager != ours {
-            return None;
+            return Ok(None);
         }
-        let status = roadstead_convert::appwrapper::status(&wrapper)?;
-        Some((wrapper, status))
+        Ok(roadstead_convert::appwrapper::status(&wrapper).map(|status| (wrapper, status)))
     }
 }
 

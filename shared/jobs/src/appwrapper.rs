@@ -22,9 +22,12 @@ use crate::remote::skeleton;
 
 pub mod infer;
 mod names;
+mod packed;
 pub mod path;
 pub mod probe;
 mod projection;
+
+pub use packed::unpacked;
 
 /// The row of `AppWrapper` in the table of kinds.
 pub const ROW: &Kind = &rows::APP_WRAPPER;
@@ -35,6 +38,7 @@ pub struct AppWrapper;
 
 const SUSPEND: [&str; 2] = ["spec", "suspend"];
 const COMPONENTS: [&str; 2] = ["spec", "components"];
+const COMPONENT_STATUS: [&str; 2] = ["status", "componentStatus"];
 /// Condition of a component whose work is done, and its reason once no pod of the component lives.
 const FINISHED: (&str, &str) = ("roadstead.dev/Finished", "SucceededAndPodsEnded");
 
@@ -48,7 +52,7 @@ struct PodSet {
 /// All pod sets, in order: from the status that the controller wrote, or otherwise from the components.
 fn pod_sets_of(data: &Value) -> Vec<PodSet> {
     let components = json::list(data, &COMPONENTS);
-    let stored = json::list(data, &["status", "componentStatus"]);
+    let stored = json::list(data, &COMPONENT_STATUS);
     let is_stored = stored.len() == components.len();
     let mut all = Vec::new();
     for (index, component) in components.iter().enumerate() {
@@ -138,7 +142,11 @@ fn released_as(data: &Value) -> Option<&str> {
 
 /// Pods of finished components, by pod set. *Source*: `spec/appwrapper.md N-23`.
 fn reclaimable(name: &str, data: &Value) -> BTreeMap<PodSetName, u32> {
-    let statuses = json::list(data, &["status", "componentStatus"]);
+    if !packed::mentions(data, FINISHED.0) {
+        return BTreeMap::new();
+    }
+    let data = &*unpacked(data);
+    let statuses = json::list(data, &COMPONENT_STATUS);
     let is_done = |component: usize| {
         let conditions = statuses
             .get(component)
@@ -224,8 +232,9 @@ impl JobKind for AppWrapper {
     fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
         let job = members.first();
         let name = job.meta.name.as_deref().unwrap_or_default();
-        let components = json::list(job.data, &COMPONENTS);
-        let sets = pod_sets_of(job.data).into_iter().enumerate();
+        let data = &*unpacked(job.data);
+        let components = json::list(data, &COMPONENTS);
+        let sets = pod_sets_of(data).into_iter().enumerate();
         sets.map(|(index, set)| {
             let template = components
                 .get(set.component)
@@ -252,7 +261,7 @@ impl JobKind for AppWrapper {
 
     /// The needs of its pods, without the objects that the `AppWrapper` itself creates.
     fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
-        let data = members.first().data;
+        let data = &*unpacked(members.first().data);
         let components = json::list(data, &COMPONENTS);
         let sets = pod_sets_of(data);
         let templates = sets.iter().filter_map(|set| {
@@ -290,8 +299,9 @@ impl JobKind for AppWrapper {
 
     fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
         let job = members.first();
-        same_number(pod_sets_of(job.data).len(), infos.len())?;
-        let patch = json::difference(job.data, &with_infos(job.data, false, infos));
+        let data = &*unpacked(job.data);
+        same_number(pod_sets_of(data).len(), infos.len())?;
+        let patch = json::difference(data, &with_infos(data, false, infos));
         Ok(patch
             .map(|patch| job.patched(Target::Main, patch))
             .into_iter()
@@ -300,7 +310,8 @@ impl JobKind for AppWrapper {
 
     fn stop(&self, members: Members<'_>, _original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
-        let patch = json::difference(job.data, &with_infos(job.data, true, &[]));
+        let data = &*unpacked(job.data);
+        let patch = json::difference(data, &with_infos(data, true, &[]));
         patch
             .map(|patch| job.patched(Target::Main, patch))
             .into_iter()
@@ -313,10 +324,9 @@ impl JobKind for AppWrapper {
         identity: &RemoteIdentity<'_>,
         _original: &[JobPodSet],
     ) -> Vec<Value> {
-        let local = members.first();
-        let mut copy = skeleton(self, local, identity);
+        let mut copy = skeleton(self, members.first(), identity);
         // Unlike the anchor: the worker starts the copy, with the assignment it makes there (`spec/appwrapper.md` N-25).
-        let held = with_infos(&copy, true, &[]);
+        let held = with_infos(&unpacked(&copy), true, &[]);
         json::set(
             &mut copy,
             &["spec"],
@@ -327,18 +337,19 @@ impl JobKind for AppWrapper {
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
+        let data = &*unpacked(job.data);
         let after = match remote {
-            Remote::Copies(copies) => ended_status(copies.first().data),
-            Remote::AtRest => at_rest(job.data, "Suspended", now),
-            Remote::Ended(_) if finished(job.data).is_some() => ended_status(job.data),
+            Remote::Copies(copies) => ended_status(&unpacked(copies.first().data)),
+            Remote::AtRest => at_rest(data, "Suspended", now),
+            Remote::Ended(_) if finished(data).is_some() => ended_status(data),
             Remote::Ended(outcome) => {
                 let phase = phase_of(outcome);
-                let mut after = at_rest(job.data, phase, now);
+                let mut after = at_rest(data, phase, now);
                 json::set(&mut after, &["status", "phase"], json!(phase));
                 after
             }
         };
-        let patch = json::difference(&json::status_of(job.data), &after);
+        let patch = json::difference(&json::status_of(data), &after);
         Mirror {
             writes: patch
                 .map(|patch| job.patched(Target::Status, patch))
@@ -365,8 +376,12 @@ impl JobKind for AppWrapper {
         }
     }
 
+    fn pack(&self, job: &mut MemberMut<'_>) {
+        packed::pack(job.data);
+    }
+
     fn template_paths(&self, members: Members<'_>) -> Vec<String> {
-        let sets = pod_sets_of(members.first().data).into_iter();
+        let sets = pod_sets_of(&unpacked(members.first().data)).into_iter();
         sets.map(|set| format!("spec.components[{}].{}", set.component, set.path))
             .collect()
     }

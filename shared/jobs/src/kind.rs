@@ -482,6 +482,10 @@ pub trait JobKind: Send + Sync {
     /// manager only needs its state.
     fn forget_details(&self, copy: &mut MemberMut<'_>);
 
+    /// Makes a job smaller before it is cached. The other methods of the kind accept both forms; nothing else reads the parts that are
+    /// packed.
+    fn pack(&self, _job: &mut MemberMut<'_>) {}
+
     /// The paths of the templates of its pod sets, in the order of [`JobKind::pod_sets`], such as `spec.template`.
     fn template_paths(&self, members: Members<'_>) -> Vec<String>;
 

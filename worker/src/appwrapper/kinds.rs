@@ -261,15 +261,20 @@ impl Kinds {
 /// only some kinds report their end by their status.
 fn slim(child: &mut DynamicObject, reports: bool) {
     slim_metadata(&mut child.metadata);
+    child.metadata.labels = None;
     if let Some(fields) = child.data.as_object_mut() {
         fields.retain(|field, _| reports && field == "status");
     }
 }
 
-/// Drops the metadata that no pass reads of a child or a pod. The label of its `AppWrapper` stays.
+/// Drops the metadata that no pass reads of a pod. The label of its `AppWrapper` stays.
 pub(super) fn slim_metadata(metadata: &mut ObjectMeta) {
     metadata.annotations = None;
     metadata.finalizers = None;
+    if let Some(owners) = &mut metadata.owner_references {
+        // Why: a list that was read has room for four.
+        owners.shrink_to_fit();
+    }
     if let Some(labels) = &mut metadata.labels {
         labels.retain(|name, _| name == LABEL);
     }

@@ -13,7 +13,7 @@ use roadstead_core::appwrapper::status::LABEL;
 use roadstead_core::name::{Key, ResourceName, Uid};
 use roadstead_core::quantity;
 use roadstead_jobs::labels::controller;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Owners remembered at most.
@@ -45,12 +45,22 @@ struct Container {
     resources: Resources,
 }
 
+/// The names of the resources of which more than nothing is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Resources {
-    #[serde(default)]
-    requests: BTreeMap<String, Value>,
-    #[serde(default)]
-    limits: BTreeMap<String, Value>,
+    #[serde(default, deserialize_with = "asked")]
+    requests: Box<[ResourceName]>,
+    #[serde(default, deserialize_with = "asked")]
+    limits: Box<[ResourceName]>,
+}
+
+fn asked<'de, D: Deserializer<'de>>(amounts: D) -> Result<Box<[ResourceName]>, D::Error> {
+    let amounts = BTreeMap::<String, Value>::deserialize(amounts)?.into_iter();
+    let asked = amounts.filter(|(name, amount)| {
+        let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+        quantity::parse(name, &text).is_ok_and(|amount| amount.get() != 0)
+    });
+    Ok(asked.map(|(name, _)| name.into()).collect())
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -97,10 +107,6 @@ impl Pod {
             let resources = &container.resources;
             resources.requests.iter().chain(&resources.limits)
         });
-        let asked = asked.filter(|(name, amount)| {
-            let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-            quantity::parse(name, &text).is_ok_and(|amount| amount.get() != 0)
-        });
         let ended = self.status.container_statuses.iter();
         let ended = ended.filter_map(|status| status.state.terminated.as_ref());
         observed::Pod {
@@ -116,7 +122,7 @@ impl Pod {
             leaving: self.metadata.deletion_timestamp.is_some(),
             origin,
             node: self.spec.node_name.clone(),
-            resources: asked.map(|(name, _)| ResourceName::from(name.as_str())).collect(),
+            resources: asked.cloned().collect(),
             exit_codes: ended
                 .map(|ended| ended.exit_code)
                 .filter(|code| *code != 0)

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
+use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
-use roadstead_api::appwrapper::v1beta2::AppWrapper;
+use roadstead_api::appwrapper::v1beta2::{AppWrapper, AppWrapperSpec};
 use roadstead_convert::appwrapper::{components, knobs};
 use roadstead_core::appwrapper::observed::{self, Child, Component, Created, Observed, Origin, Stranger};
 use roadstead_core::appwrapper::settings::Knobs;
@@ -14,12 +15,13 @@ use roadstead_core::appwrapper::status::{FINALIZER, Identity, LABEL, Phase, RESO
 use roadstead_core::appwrapper::{Plan, plan};
 use roadstead_core::bug;
 use roadstead_core::name::{Key, ResourceName, Uid};
-use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::appwrapper::probe::verdict;
+use roadstead_jobs::appwrapper::{ROW, unpacked};
 use roadstead_jobs::labels::controller;
 use roadstead_kubeio::cache::key_of;
 use roadstead_kubeio::failure::Failure;
-use serde_json::json;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use super::Wrappers;
 use super::kinds::Found;
@@ -68,6 +70,19 @@ impl Scene {
         };
         plan(&observed, now)
     }
+}
+
+/// An `AppWrapper` from its cache.
+///
+/// Why not cached in this form: it takes more memory than all the rest that is kept of an `AppWrapper`.
+pub(super) fn typed(object: &DynamicObject) -> serde_json::Result<AppWrapper> {
+    let data = unpacked(&object.data);
+    let field = |name: &str| data.get(name).unwrap_or(&Value::Null);
+    Ok(AppWrapper {
+        metadata: object.metadata.clone(),
+        spec: AppWrapperSpec::deserialize(field("spec"))?,
+        status: Option::deserialize(field("status"))?,
+    })
 }
 
 /// The facts about an `AppWrapper`.
@@ -140,7 +155,7 @@ async fn child(w: &Wrappers, wrapper: &AppWrapper, status: &Status, component: &
 }
 
 /// How an object with the name of a child relates to the `AppWrapper`.
-pub(super) fn view(wrapper: &AppWrapper, identity: &Identity, object: &kube::core::DynamicObject) -> Child {
+pub(super) fn view(wrapper: &AppWrapper, identity: &Identity, object: &DynamicObject) -> Child {
     let owner = controller(&object.metadata);
     let ours = owner.is_some_and(|owner| Some(&owner.uid) == wrapper.metadata.uid.as_ref());
     if !ours {
@@ -253,5 +268,36 @@ impl Wrappers {
         let listed = api.list(&ListParams::default().labels(&selector)).await?;
         listed.items.into_iter().for_each(|pod| self.pods.observe(pod));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_engine::caches::member_mut;
+    use roadstead_jobs::JobKind as _;
+    use roadstead_jobs::appwrapper::AppWrapper as WrapperKind;
+
+    use super::*;
+
+    #[test]
+    fn a_cached_appwrapper_is_read_as_it_was_stored() {
+        let stored = json!({
+            "apiVersion": ROW.api_version(), "kind": ROW.kind, "metadata": {"name": "aw", "namespace": "team", "uid": "u-1"},
+            "spec": {"suspend": true, "components": [
+                {"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}},
+            ]},
+            "status": {"phase": "Suspended", "componentStatus": [
+                {"name": "p", "kind": "Pod", "apiVersion": "v1", "podSets": [{"path": "template"}]},
+            ]},
+        });
+        let mut cached: DynamicObject = serde_json::from_value(stored.clone()).unwrap();
+        WrapperKind.pack(&mut member_mut(&mut cached));
+        assert!(
+            cached.data["spec"]["components"].is_string()
+                && cached.data["status"]["componentStatus"].is_string()
+        );
+        assert_eq!(serde_json::to_value(typed(&cached).unwrap()).unwrap(), stored);
+        cached.data = json!({"spec": {"components": 5}});
+        assert!(typed(&cached).is_err());
     }
 }

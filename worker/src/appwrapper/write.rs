@@ -91,8 +91,8 @@ impl Writer<'_> {
         }
     }
 
-    fn api(&self) -> Api<AppWrapper> {
-        Api::namespaced(self.w.client.clone(), &self.key.namespace)
+    fn api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.w.client.clone(), &self.key.namespace, &self.w.resource)
     }
 
     /// Writes the status if it differs; returns whether it did.
@@ -134,7 +134,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    fn observe(&self, answer: Written<AppWrapper>, what: &str) -> Result<(), Failure> {
+    fn observe(&self, answer: Written<DynamicObject>, what: &str) -> Result<(), Failure> {
         match answer {
             Written::Done(object) => self.w.objects.observe(*object),
             Written::Gone => self

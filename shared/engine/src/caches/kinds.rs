@@ -197,7 +197,8 @@ impl KindCache {
 
     /// Without objects yet.
     pub fn new(kind: &'static dyn JobKind) -> Self {
-        Self::over(kind, Cache::new())
+        let pack = move |job: &mut DynamicObject| kind.pack(&mut member_mut(job));
+        Self::over(kind, Cache::slimmed(pack))
     }
 
     /// A cache for copies on a worker, which are kept without their details.

@@ -1,3 +1,5 @@
+use std::fmt::Debug;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::config::FeatureGates;
 
@@ -28,10 +30,18 @@ fn wrapper() -> Value {
     json!({"spec": {"suspend": true, "components": [job(2), service, job(3)]}})
 }
 
-fn with<T>(data: &Value, ask: impl FnOnce(Members<'_>) -> T) -> T {
+/// The answer about an `AppWrapper`, which is the same about one in the form in which it is cached.
+fn with<T: PartialEq + Debug>(data: &Value, ask: impl Fn(Members<'_>) -> T) -> T {
     let meta = meta();
-    let member = Member { meta: &meta, data };
-    ask(Members::one(&member))
+    let asked = |data| {
+        let member = Member { meta: &meta, data };
+        ask(Members::one(&member))
+    };
+    let (answer, mut packed) = (asked(data), data.clone());
+    packed::pack(&mut packed);
+    assert_eq!(asked(&packed), answer);
+    assert_eq!(*unpacked(&packed), *data);
+    answer
 }
 
 fn info(pool: &str) -> PodSetInfo {
