@@ -214,7 +214,12 @@ async fn duel(name: &str, configuration: Value) {
 /// - a head that can never fit is tried again there, and not here (admission-engine 1.5),
 /// - a stopped job is queued again later there, so another one runs meanwhile (2.5.5),
 /// - shares beside a queue that changed are not computed anew there (8).
-const EXPLAINED: [(&str, u64); 3] = [("duel", 101), ("duel-fair", 15), ("duel-fair", 23)];
+const EXPLAINED: [(&str, u64); 4] = [
+    ("duel", 101),
+    ("duel-fair", 15),
+    ("duel-fair", 23),
+    ("duel-fair", 101),
+];
 
 /// The seeds that are played. `ROADSTEAD_DUEL_FIRST` and `ROADSTEAD_DUEL_SEQUENCES` choose the first one and their number.
 fn seeds() -> Range<u64> {
