@@ -19,9 +19,11 @@ const TRAINING: [&str; 6] = [
 pub fn nature(api_version: &str, kind: &str) -> Nature {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     match (group, kind) {
-        ("batch", "Job") | ("jobset.x-k8s.io", "JobSet") | ("ray.io", "RayJob") => Nature::Reports,
+        ("batch", "Job")
+        | ("jobset.x-k8s.io", "JobSet")
+        | ("ray.io", "RayJob")
+        | ("trainer.kubeflow.org", "TrainJob") => Nature::Reports,
         ("kubeflow.org", kind) if TRAINING.contains(&kind) => Nature::Reports,
-        ("trainer.kubeflow.org", "TrainJob") => Nature::Reports,
         ("apps", "Deployment" | "StatefulSet" | "ReplicaSet" | "DaemonSet")
         | ("ray.io", "RayCluster" | "RayService")
         | ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => Nature::Endless,
