@@ -142,7 +142,7 @@ const LISTS: [List; 6] = [
         item: "- **N-",
         ends: "** ",
         cited_as: "N-",
-        length: 33,
+        length: 35,
     },
 ];
 /// All papers: the name of one ends the citations of another.
