@@ -125,6 +125,7 @@ fn a_job_that_no_worker_takes_is_explained_by_what_each_of_them_said() {
 fn jobs_that_wait_for_quota_run_or_have_ended_are_explained_too() {
     beside_others("explained-else", NARROW, |room| async move {
         room.submit(room.job("huge", "64", 1)).await;
+        room.workload_where("huge", |_| true).await;
         let huge = explained(room, "huge", "WaitingForQuota", "ExceedsMaxQuota").await;
         assert_eq!(huge["next"], "ask for less, or give the queue more quota");
 
