@@ -1,4 +1,5 @@
-//! Roadstead's own binaries: found beside this executable if no source is newer, else built from the workspace.
+//! Roadstead's own binaries: those of the folder `ROADSTEAD_PROGRAMS`, else those beside this executable if no source is newer, else built
+//! from the workspace.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,6 +17,8 @@ use crate::Progress;
 const MANAGER: &str = "roadstead-manager";
 const WORKER: &str = "roadstead-worker";
 const COMMAND: &str = "roadstead";
+/// Environment variable with the folder whose programs are taken.
+const GIVEN: &str = "ROADSTEAD_PROGRAMS";
 /// How many lines of a failed build are quoted.
 const TAIL_LINES: usize = 20;
 
@@ -47,6 +50,12 @@ pub enum Error {
         /// The directory where it should be.
         place: PathBuf,
     },
+    /// A program of `ROADSTEAD_PROGRAMS` is older than its sources.
+    #[error("the programs in {} ({GIVEN}) are older than their sources: build them again, or unset {GIVEN}", place.display())]
+    Old {
+        /// The directory that the variable names.
+        place: PathBuf,
+    },
 }
 
 /// The paths of Roadstead's binaries.
@@ -63,8 +72,11 @@ pub struct Programs {
 static FOUND: OnceCell<Programs> = OnceCell::const_new();
 
 impl Programs {
-    /// Takes the binaries beside this executable, unless one is missing or older than its sources. Otherwise builds them with the
-    /// profile of this executable, so that they match the sources. The first build takes minutes.
+    /// Takes the binaries of `ROADSTEAD_PROGRAMS` if it is set. Otherwise takes the binaries beside this executable, unless one is missing or
+    /// older than its sources. Otherwise builds them with the profile of this executable, so that they match the sources. The first build
+    /// takes minutes.
+    ///
+    /// *Errors*: the build failed; a program of `ROADSTEAD_PROGRAMS` is missing or older than its sources.
     pub async fn find_or_build(progress: &Progress) -> Result<Self, Error> {
         FOUND.get_or_try_init(|| find_or_build(progress)).await.cloned()
     }
@@ -72,14 +84,27 @@ impl Programs {
 
 async fn find_or_build(progress: &Progress) -> Result<Programs, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if let Some(place) = env::var_os(GIVEN).filter(|place| !place.is_empty()) {
+        return given(place.into(), &workspace);
+    }
     let exe = env::current_exe().unwrap_or_default();
-    let found = beside(&exe);
+    let found = within(exe.parent().unwrap_or(&exe));
     if !workspace.join("Cargo.toml").exists() {
         return found;
     }
     match found {
         Ok(programs) if programs.are_current(&workspace) => Ok(programs),
         Ok(_) | Err(_) => build(&workspace.join("Cargo.toml"), profile_of(&exe), progress).await,
+    }
+}
+
+/// The programs of a folder that the user named.
+fn given(place: PathBuf, workspace: &Path) -> Result<Programs, Error> {
+    let programs = within(&place)?;
+    if programs.are_current(workspace) {
+        Ok(programs)
+    } else {
+        Err(Error::Old { place })
     }
 }
 
@@ -168,8 +193,7 @@ struct Artifact {
     executable: Option<PathBuf>,
 }
 
-fn beside(exe: &Path) -> Result<Programs, Error> {
-    let place = exe.parent().unwrap_or(exe).to_owned();
+fn within(place: &Path) -> Result<Programs, Error> {
     of_all(|program| {
         let path = place.join(program);
         if path.is_file() {
@@ -177,7 +201,7 @@ fn beside(exe: &Path) -> Result<Programs, Error> {
         } else {
             Err(Error::Missing {
                 program,
-                place: place.clone(),
+                place: place.to_owned(),
             })
         }
     })
@@ -277,6 +301,29 @@ mod tests {
             fs::remove_file(workspace.path().join(lost)).unwrap();
             assert_eq!(is_current(&program, workspace.path()), None, "{lost}");
         }
+    }
+
+    #[test]
+    fn named_programs_are_taken_or_refused_but_never_built() {
+        let workspace = tempfile::tempdir().unwrap();
+        let place = workspace.path().to_owned();
+        assert!(matches!(
+            given(place.clone(), &place),
+            Err(Error::Missing { program: MANAGER, .. })
+        ));
+        built(&place);
+        for other in [WORKER, COMMAND] {
+            fs::copy(place.join(MANAGER), place.join(other)).unwrap();
+            fs::copy(
+                place.join("roadstead-manager.d"),
+                place.join(other).with_extension("d"),
+            )
+            .unwrap();
+        }
+        assert_eq!(given(place.clone(), &place).unwrap().worker, place.join(WORKER));
+        touch(&place.join("a main.rs"), 11);
+        let refused = given(place.clone(), &place).unwrap_err().to_string();
+        assert!(refused.contains("older than their sources"), "{refused}");
     }
 
     #[test]

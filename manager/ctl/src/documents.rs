@@ -93,10 +93,13 @@ fn every_program_that_the_documents_run_with_cargo_exists() {
             let mut words = command.split_whitespace().skip_while(|word| *word != "--bin");
             let Some(name) = words.nth(1) else { continue };
             seen += 1;
-            let places = ["e2e/src/bin", "shared/testkit/src/bin"];
-            let is_there = |place: &str| root().join(place).join(format!("{name}.rs")).exists();
+            let places = [
+                format!("e2e/src/bin/{name}.rs"),
+                format!("e2e/{name}/src/main.rs"),
+                format!("shared/testkit/src/bin/{name}.rs"),
+            ];
             assert!(
-                places.into_iter().any(is_there),
+                places.iter().any(|place| root().join(place).exists()),
                 "{}: there is no program {name}",
                 path.display()
             );
