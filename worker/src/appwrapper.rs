@@ -244,8 +244,10 @@ impl Wrappers {
         let Some(object) = self.objects.get(key) else {
             return Ok(None);
         };
-        let wrapper = read::typed(&object)
-            .map_err(|error| Failure::lasting(error.to_string()).in_doing("reading the AppWrapper failed"))?;
+        let wrapper = read::typed(&object).map_err(|error| {
+            let text = format!("{error}; correct this field with `kubectl edit appwrapper`");
+            Failure::lasting(text).in_doing("reading the AppWrapper failed")
+        })?;
         let manager = wrapper.spec.managed_by.as_deref();
         let ours = ROW.managed_by.map(|managed_by| managed_by.default);
         if manager.is_some() && manager != ours {
