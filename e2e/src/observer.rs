@@ -63,7 +63,7 @@ pub struct Observer {
     workers: Vec<Cluster>,
     kinds: Vec<ApiResource>,
     planted: Mutex<Vec<Planted>>,
-    _task: AbortOnDropHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl Observer {
@@ -92,7 +92,7 @@ impl Observer {
             workers,
             kinds,
             planted: Mutex::default(),
-            _task: AbortOnDropHandle::new(tokio::spawn(task)),
+            task: AbortOnDropHandle::new(tokio::spawn(task)),
         };
         (observer, receiver)
     }
@@ -158,6 +158,11 @@ impl Observer {
             }
         }
         Ok(orphans)
+    }
+
+    /// Stops watching.
+    pub fn end(&self) {
+        self.task.abort();
     }
 
     fn all(&self) -> impl Iterator<Item = &Cluster> {

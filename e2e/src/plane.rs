@@ -405,6 +405,15 @@ impl ControlPlane {
         self.real("free its storage")?.free_storage().await
     }
 
+    /// Ends all processes and removes all files of a plane that cannot be dropped, because it is shared; nothing starts it again. An embedded
+    /// one goes on.
+    pub fn end(&self) {
+        match &self.0 {
+            Backend::Real(real) => real.end(),
+            Backend::Embedded(_) => {}
+        }
+    }
+
     /// Ends all processes and removes all files, as dropping does.
     pub fn stop(self) {
         drop(self);

@@ -519,6 +519,13 @@ impl Stage {
         self.dir.path().join(format!("{cluster}.kubeconfig"))
     }
 
+    /// Ends our processes and the planes of a stage that cannot be dropped, because it is shared; nothing starts them again.
+    pub fn end(&self) {
+        let ended = std::mem::take(&mut *self.subjects());
+        drop(ended);
+        self.all_planes().for_each(ControlPlane::end);
+    }
+
     /// Ends all processes and removes all files, as dropping does.
     pub fn stop(self) {
         drop(self);

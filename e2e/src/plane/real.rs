@@ -319,6 +319,14 @@ impl Real {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn end(&self) {
+        // Why two statements: the lock must not be held while the processes are reaped.
+        let ended = std::mem::take(&mut *self.processes());
+        drop(ended);
+        // Why: the data of etcd and the audit log may lie in memory. What cannot be removed now is removed with the directory.
+        let _ = fs::remove_dir_all(self.dir.path());
+    }
+
     pub(super) fn kill(&self, name: &str) {
         // Why two statements: the lock must not be held while the process is reaped.
         let killed: Vec<Guarded> = self

@@ -1,6 +1,7 @@
 //! The federations that the tests share, and a test's own room in one of them.
 
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use serde_json::{Value, from_value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::shared::{chain, eventually};
@@ -39,6 +40,8 @@ pub(super) const GPU: &str = "nvidia.com/gpu";
 const DEADLINE: Duration = Duration::from_mins(3);
 /// Limit of a test that has the federation for itself.
 const DEADLINE_ALONE: Duration = Duration::from_mins(6);
+/// A federation without a test for this long, twice, ends.
+const IDLE: Duration = Duration::from_secs(20);
 /// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
@@ -73,16 +76,20 @@ static GROUNDS: [Ground; 3] = [const { Ground::new() }; 3];
 
 /// One federation and its lock.
 struct Ground {
-    shared: OnceCell<Shared>,
+    /// Locked while it starts.
+    shared: Mutex<Option<&'static Shared>>,
     /// Held for writing by a test that disturbs the federation.
     peace: RwLock<()>,
+    /// How many tests came so far.
+    came: AtomicU64,
 }
 
 impl Ground {
     const fn new() -> Self {
         Self {
-            shared: OnceCell::const_new(),
+            shared: Mutex::const_new(None),
             peace: RwLock::const_new(()),
+            came: AtomicU64::new(0),
         }
     }
 
@@ -105,9 +112,41 @@ impl Ground {
     }
 
     async fn shared(&'static self) -> &'static Shared {
+        self.came.fetch_add(1, Ordering::Relaxed);
+        let mut shared = self.shared.lock().await;
+        if let Some(runs) = *shared {
+            return runs;
+        }
         // Why boxed: the future of a start is large, and each test holds one.
-        let started = Box::pin(timeout(START_DEADLINE, self.shared.get_or_init(Shared::start)));
-        started.await.expect("the start must end")
+        let started = Box::pin(timeout(START_DEADLINE, Shared::start())).await;
+        // Why leaked: tests keep references to it in their tasks.
+        let started: &'static Shared = Box::leak(Box::new(started.expect("the start must end")));
+        *shared = Some(started);
+        RUNTIME.spawn(self.end_when_idle());
+        started
+    }
+
+    /// Ends the federation when no test came and none was there for a while. A test that comes later starts another one.
+    ///
+    /// Why: its four clusters would take memory and processor time from the tests of other folders.
+    async fn end_when_idle(&'static self) {
+        let mut idle_since = None;
+        loop {
+            sleep(IDLE).await;
+            let Ok(_alone) = self.peace.try_write() else {
+                idle_since = None;
+                continue;
+            };
+            let came = self.came.load(Ordering::Relaxed);
+            if idle_since == Some(came) {
+                let ended = self.shared.lock().await.take();
+                if let Some(ended) = ended {
+                    ended.end();
+                }
+                return;
+            }
+            idle_since = Some(came);
+        }
     }
 }
 
@@ -123,7 +162,7 @@ where
     select_all(waits).await.0
 }
 
-/// The state that the tests in one federation share. It is never dropped and ends with this process.
+/// The state that the tests in one federation share. It is never dropped; its processes end with this one, or when it was idle.
 pub(super) struct Shared {
     pub(super) stage: Stage,
     observer: Observer,
@@ -171,6 +210,12 @@ impl Shared {
             progress,
             clients,
         }
+    }
+
+    /// Ends all processes.
+    fn end(&self) {
+        self.observer.end();
+        self.stage.end();
     }
 
     /// An administrator's client of a cluster.
