@@ -16,6 +16,7 @@ mod explain;
 mod faults;
 mod fixture;
 mod frozen;
+mod grounds;
 mod hooked;
 mod identity;
 mod kills;

@@ -1,11 +1,9 @@
 //! The federations that the tests share, and a test's own room in one of them.
 
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use futures::future::select_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
@@ -24,9 +22,9 @@ use serde_json::{Value, from_value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{sleep, timeout};
 
+use super::grounds::Ground;
 use crate::shared::{chain, eventually};
 
 pub(super) const MANAGER: &str = "manager";
@@ -40,10 +38,6 @@ pub(super) const GPU: &str = "nvidia.com/gpu";
 const DEADLINE: Duration = Duration::from_mins(3);
 /// Limit of a test that has the federation for itself.
 const DEADLINE_ALONE: Duration = Duration::from_mins(6);
-/// A federation without a test for this long, twice, ends.
-const IDLE: Duration = Duration::from_secs(20);
-/// Limit of the start, a first build included.
-const START_DEADLINE: Duration = Duration::from_mins(30);
 
 /// How often a read is sent to an API server that is too busy.
 const ASKED_MAX: u32 = 20;
@@ -69,99 +63,7 @@ pub(super) const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"
 pub(super) const LONG_SECS: u32 = 600;
 
 // Why one runtime for all: background tasks of the federation must outlive the test that started it.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// Why several: a test that has a federation for itself mostly waits for timeouts and starting servers, and all other tests
-/// would wait for it. Each federation is started when it is first needed.
-static GROUNDS: [Ground; 3] = [const { Ground::new() }; 3];
-
-/// One federation and its lock.
-struct Ground {
-    /// Locked while it starts.
-    shared: Mutex<Option<&'static Shared>>,
-    /// Held for writing by a test that disturbs the federation.
-    peace: RwLock<()>,
-    /// How many tests came so far.
-    came: AtomicU64,
-}
-
-impl Ground {
-    const fn new() -> Self {
-        Self {
-            shared: Mutex::const_new(None),
-            peace: RwLock::const_new(()),
-            came: AtomicU64::new(0),
-        }
-    }
-
-    /// A federation that no test disturbs as long as the guard lives.
-    async fn peaceful() -> (&'static Self, RwLockReadGuard<'static, ()>) {
-        let free = |ground: &'static Self| Some((ground, ground.peace.try_read().ok()?));
-        match GROUNDS.iter().find_map(free) {
-            Some(found) => found,
-            None => first(|ground| ground.peace.read()).await,
-        }
-    }
-
-    /// A federation without other tests as long as the guard lives.
-    async fn empty() -> (&'static Self, RwLockWriteGuard<'static, ()>) {
-        let free = |ground: &'static Self| Some((ground, ground.peace.try_write().ok()?));
-        match GROUNDS.iter().find_map(free) {
-            Some(found) => found,
-            None => first(|ground| ground.peace.write()).await,
-        }
-    }
-
-    async fn shared(&'static self) -> &'static Shared {
-        self.came.fetch_add(1, Ordering::Relaxed);
-        let mut shared = self.shared.lock().await;
-        if let Some(runs) = *shared {
-            return runs;
-        }
-        // Why boxed: the future of a start is large, and each test holds one.
-        let started = Box::pin(timeout(START_DEADLINE, Shared::start())).await;
-        // Why leaked: tests keep references to it in their tasks.
-        let started: &'static Shared = Box::leak(Box::new(started.expect("the start must end")));
-        *shared = Some(started);
-        RUNTIME.spawn(self.end_when_idle());
-        started
-    }
-
-    /// Ends the federation when no test came and none was there for a while. A test that comes later starts another one.
-    ///
-    /// Why: its four clusters would take memory and processor time from the tests of other folders.
-    async fn end_when_idle(&'static self) {
-        let mut idle_since = None;
-        loop {
-            sleep(IDLE).await;
-            let Ok(_alone) = self.peace.try_write() else {
-                idle_since = None;
-                continue;
-            };
-            let came = self.came.load(Ordering::Relaxed);
-            if idle_since == Some(came) {
-                let ended = self.shared.lock().await.take();
-                if let Some(ended) = ended {
-                    ended.end();
-                }
-                return;
-            }
-            idle_since = Some(came);
-        }
-    }
-}
-
-/// The federation whose guard is free first.
-async fn first<G, F>(guard: impl Fn(&'static Ground) -> F) -> (&'static Ground, G)
-where
-    F: Future<Output = G>,
-{
-    let waits = GROUNDS.iter().map(|ground| {
-        let guard = guard(ground);
-        Box::pin(async move { (ground, guard.await) })
-    });
-    select_all(waits).await.0
-}
-
+pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// The state that the tests in one federation share. It is never dropped; its processes end with this one, or when it was idle.
 pub(super) struct Shared {
     pub(super) stage: Stage,
@@ -171,7 +73,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         // Why no scheduler: a job of the manager must not run on it. Why no TTL controller: a test with a TTL on the workers must
         // still see the end of its job on the manager.
         let mut manager = Options {
@@ -213,7 +115,7 @@ impl Shared {
     }
 
     /// Ends all processes.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.observer.end();
         self.stage.end();
     }
