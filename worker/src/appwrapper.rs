@@ -245,7 +245,8 @@ impl Wrappers {
             return Ok(None);
         };
         let wrapper = read::typed(&object).map_err(|error| {
-            let text = format!("{error}; correct this field with `kubectl edit appwrapper`");
+            let Key { namespace, name } = key;
+            let text = format!("{error}: correct it with `kubectl edit appwrapper {name} -n {namespace}`");
             Failure::lasting(text).in_doing("reading the AppWrapper failed")
         })?;
         let manager = wrapper.spec.managed_by.as_deref();

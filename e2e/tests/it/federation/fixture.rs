@@ -64,7 +64,9 @@ pub(super) const LONG_SECS: u32 = 600;
 
 // Why one runtime for all: background tasks of the federation must outlive the test that started it.
 pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// The state that the tests in one federation share. It is never dropped; its processes end with this one, or when it was idle.
+
+/// The state that the tests in one federation share. It is never dropped. Its processes end with the process of the tests, or when no test has
+/// used the federation for a while.
 pub(super) struct Shared {
     pub(super) stage: Stage,
     observer: Observer,

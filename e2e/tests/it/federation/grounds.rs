@@ -1,4 +1,7 @@
-//! The federations themselves: who is in them, when they start and when they end.
+//! The federations that tests share: which test gets which one, and when a federation starts and ends.
+//!
+//! A test either shares a federation with other tests or has it alone. A federation starts with its first test and ends when no test has
+//! used it for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::fixture::{RUNTIME, Shared};
 
-/// A federation without a test for this long, twice, ends.
+/// A federation that no test used at two looks, this far apart, ends.
 const IDLE: Duration = Duration::from_secs(20);
 /// Limit of the start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
@@ -24,7 +27,7 @@ pub(super) struct Ground {
     shared: Mutex<Option<&'static Shared>>,
     /// Held for writing by a test that disturbs the federation.
     peace: RwLock<()>,
-    /// How many tests came so far.
+    /// The number of tests that used it so far.
     came: AtomicU64,
 }
 
@@ -71,26 +74,26 @@ impl Ground {
         started
     }
 
-    /// Ends the federation when no test came and none was there for a while. A test that comes later starts another one.
+    /// Ends the federation when no test uses it at two looks, and none used it in between. A later test starts another one.
     ///
     /// Why: its four clusters would take memory and processor time from the tests of other folders.
     async fn end_when_idle(&'static self) {
-        let mut idle_since = None;
+        let mut seen_idle = None;
         loop {
             sleep(IDLE).await;
             let Ok(_alone) = self.peace.try_write() else {
-                idle_since = None;
+                seen_idle = None;
                 continue;
             };
             let came = self.came.load(Ordering::Relaxed);
-            if idle_since == Some(came) {
+            if seen_idle == Some(came) {
                 let ended = self.shared.lock().await.take();
                 if let Some(ended) = ended {
                     ended.end();
                 }
                 return;
             }
-            idle_since = Some(came);
+            seen_idle = Some(came);
         }
     }
 }
