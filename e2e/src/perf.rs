@@ -29,14 +29,18 @@ pub mod worker;
 pub mod wrappers;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
 use requests::Tally;
+
+use crate::stage::parse_cpu;
 
 /// Measures on this machine; figures are ratios to a bare client wherever the machine matters.
 #[derive(Debug, Clone, Parser)]
@@ -118,6 +122,8 @@ pub struct Report {
     pub workers: u16,
     /// Idle: from a job's creation on the manager until the winner's queue has admitted it, milliseconds.
     pub admitted_ms_p50: f64,
+    /// The same as a ratio to the bare client's series until the job is unsuspended everywhere.
+    pub admitted_ratio_p50: f64,
     /// Idle: from a job's creation on the manager until it is unsuspended on the winner, as a ratio to the bare client's writes.
     pub latency_ratio_p50: f64,
     /// The median of the same latency, milliseconds.
@@ -146,6 +152,8 @@ pub struct Report {
     pub placed_to_job_ms_p99: f64,
     /// CPU time of the manager for one job of the burst and the held ones, from submission until nothing is left, milliseconds.
     pub manager_cpu_ms_per_job: f64,
+    /// The same as a ratio to the CPU time of the API server of its cluster in that time.
+    pub manager_cpu_ratio: f64,
     /// Writes of our processes to the manager's API server, per job from submission to the end.
     pub manager_writes_per_job: f64,
     /// Reads of our processes from the manager's API server, watches not counted.
@@ -323,6 +331,13 @@ fn in_words(report: &impl Serialize, requests: &[Tally]) -> String {
         ));
     }
     text.join("\n")
+}
+
+/// CPU time, user and system, that a process has used so far. `self` is this process.
+fn cpu_of(process: &str) -> anyhow::Result<Duration> {
+    let path = format!("/proc/{process}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    parse_cpu(&text).with_context(|| format!("{path} has no CPU time"))
 }
 
 /// Percentile (nearest rank) of some durations, in milliseconds with two digits.

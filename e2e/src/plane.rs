@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_millis(50);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 const ETCD: &str = "etcd";
-const APISERVER: &str = "kube-apiserver";
+pub(crate) const APISERVER: &str = "kube-apiserver";
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 const SCHEDULER: &str = "kube-scheduler";
 const KWOK: &str = "kwok";

@@ -43,6 +43,7 @@ pub(crate) enum Signal {
     Stop,
     Continue,
     Terminate,
+    Kill,
 }
 
 /// A command and its directories.
@@ -120,6 +121,7 @@ impl Guarded {
             Signal::Stop => "STOP",
             Signal::Continue => "CONT",
             Signal::Terminate => "TERM",
+            Signal::Kill => "KILL",
         };
         let status = Command::new("sh")
             .args(["-c", r#"kill -"$1" "$2""#, "sh", word, &self.id().to_string()])

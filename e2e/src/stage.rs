@@ -519,10 +519,11 @@ impl Stage {
         self.dir.path().join(format!("{cluster}.kubeconfig"))
     }
 
-    /// Ends our processes and the planes of a stage that cannot be dropped, because it is shared; nothing starts them again.
+    /// Ends all processes of a stage that cannot be dropped, because it is shared; nothing starts them again.
     pub fn end(&self) {
         let ended = std::mem::take(&mut *self.subjects());
         drop(ended);
+        self.controllers.iter().for_each(Controller::end);
         self.all_planes().for_each(ControlPlane::end);
     }
 

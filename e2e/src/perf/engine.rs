@@ -24,9 +24,8 @@ use roadstead_core::status::{Admission, Status};
 use roadstead_core::workload::{PodSet, Workload};
 use serde::Serialize;
 
-use super::{millis, rounded};
+use super::{cpu_of, millis, rounded};
 use crate::Progress;
-use crate::stage::parse_cpu;
 
 /// Number of queues.
 const QUEUES: usize = 1_000;
@@ -118,10 +117,10 @@ fn row(pending: usize) -> anyhow::Result<Row> {
     let bytes = after.saturating_sub(before) / u64::try_from(pending)?;
     let cycle_ms = rounds(&mut state, now);
     drop(state);
-    let started = cpu_seconds()?;
+    let started = cpu_of("self")?;
     let mut state = full(pending, Room::ForAll, now);
     let admitted = admit_all(&mut state, Room::ForAll, now);
-    let admit_cpu_s = cpu_seconds()? - started;
+    let admit_cpu_s = cpu_of("self")?.saturating_sub(started).as_secs_f64();
     anyhow::ensure!(
         admitted == pending,
         "{admitted} of {pending} workloads were admitted"
@@ -372,13 +371,6 @@ fn shown(key: &Key, admission: Admission, room: Room, now: Timestamp) -> Workloa
     conditions.set("QuotaReserved", Truth::True, "QuotaReserved", "", now);
     conditions.set("Admitted", Truth::True, "Admitted", "", now);
     workload
-}
-
-/// CPU time of this process so far, user and system.
-fn cpu_seconds() -> anyhow::Result<f64> {
-    let path = "/proc/self/stat";
-    let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    Ok(parse_cpu(&text).context("no CPU time in it")?.as_secs_f64())
 }
 
 fn resident_bytes() -> anyhow::Result<u64> {

@@ -23,8 +23,8 @@ use tokio::time::sleep;
 use super::bare::{Bare, Content, ended_status};
 use super::eyes::{Eyes, Mark};
 use super::requests::{self, Counted, Tally, per_one};
-use super::{Report, Restart, Sizes, millis, rounded};
-use crate::plane::HARNESS_USER_AGENT;
+use super::{Report, Restart, Sizes, cpu_of, millis, rounded};
+use crate::plane::{APISERVER, HARNESS_USER_AGENT};
 use crate::stage::{Queue, Spec, Stage, Worker};
 use crate::{ControlPlane, Options, Progress};
 
@@ -90,6 +90,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     bench.swept(0).await?;
     let marks = bench.marks()?;
     let mut cpu = bench.stage.cpu(MANAGER)?;
+    let served = bench.apiserver_cpu()?;
     let took = bench.burst("burst", burst).await?;
     let jobs_per_s = f64::from(burst) / took.as_secs_f64();
     bench.progress.step(&format!(
@@ -100,11 +101,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     }
     sleep(REST).await;
     let full = bench.stage.memory(MANAGER)?;
-    let worker_full = bench
-        .names
-        .iter()
-        .map(|worker| Ok(bench.stage.memory(worker)?.resident_kb));
-    let worker_full = { worker_full }.collect::<anyhow::Result<Vec<u64>>>()?;
+    let worker_rss_mb = bench.worker_memory()?;
 
     let (mut restart, mut earlier) = (None, Duration::ZERO);
     if sizes.restart {
@@ -120,6 +117,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     bench.swept(held).await?;
     let counted = bench.counted(marks)?;
     let cpu = earlier + bench.stage.cpu(MANAGER)?.saturating_sub(cpu);
+    let served = bench.apiserver_cpu()?.saturating_sub(served);
     let sent = bench
         .eyes
         .between(Mark::Placed, Mark::Sent, &names("burst", 0..burst));
@@ -139,6 +137,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         workers,
         latency_ratio_p50: rounded(latency_ms_p50 / bare.series_ms),
         admitted_ms_p50: millis(&admitted, 50),
+        admitted_ratio_p50: rounded(millis(&admitted, 50) / bare.series_ms),
         latency_ms_p50,
         latency_ms_p99: millis(&latency, 99),
         bare_latency_ms_p50: bare.series_ms,
@@ -160,9 +159,10 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         jobs_sent_again: sent_again,
         placed_to_job_ms_p99: millis(&sent, 99),
         manager_cpu_ms_per_job: rounded(cpu.as_secs_f64() * 1000.0 / f64::from(held)),
+        manager_cpu_ratio: rounded(cpu.div_duration_f64(served)),
         manager_rss_mb_idle: megabytes(idle.resident_kb),
         manager_rss_mb_1000: megabytes(full.resident_kb),
-        worker_rss_mb_1000: worker_full.into_iter().map(megabytes).fold(0.0, f64::max),
+        worker_rss_mb_1000: worker_rss_mb,
         jobs_held: held,
         restart,
         jobs_burst: burst,
@@ -345,6 +345,21 @@ impl Bench {
             .see_all(Mark::Finished, &names, patience(names.len()))
             .await?;
         Ok(())
+    }
+
+    /// Resident memory of the largest worker process, megabytes.
+    fn worker_memory(&self) -> anyhow::Result<f64> {
+        let each = self.names.iter().map(|worker| self.stage.memory(worker));
+        each.map(|memory| Ok(megabytes(memory?.resident_kb)))
+            .try_fold(0.0, |most, memory: anyhow::Result<f64>| Ok(memory?.max(most)))
+    }
+
+    /// CPU time that the API server of the manager's cluster has used so far.
+    fn apiserver_cpu(&self) -> anyhow::Result<Duration> {
+        let processes = self.stage.planes().manager.process_ids();
+        let server = processes.iter().find(|(name, _)| *name == APISERVER);
+        let (_, id) = server.context("the manager's cluster has no API server")?;
+        cpu_of(&id.to_string())
     }
 
     /// Waits until no copy is left in the workers and all Workloads of the manager are Finished.

@@ -25,7 +25,7 @@ use super::usage::{self, Memory};
 use super::{Error, PATIENCE, POLL, client_of, system};
 use crate::binaries::{self, Binaries, Program};
 use crate::pki::Authority;
-use crate::process::{Guarded, Spec};
+use crate::process::{Guarded, Signal, Spec};
 use crate::{ControlPlane, Progress, plane};
 
 /// A third-party controller.
@@ -370,6 +370,12 @@ impl Controller {
             }
         }
         Ok(controller)
+    }
+
+    /// Ends the process of a controller that cannot be dropped, because it is shared.
+    pub fn end(&self) {
+        // Why ignored: it fails only if the process has ended by itself.
+        let _ = self.process.signal(Signal::Kill);
     }
 
     /// Memory of its process.

@@ -118,6 +118,13 @@ impl Solo {
         self.single.subject.signal(Signal::Terminate)
     }
 
+    /// Ends the process and the plane of a cluster that cannot be dropped, because it is shared; nothing starts them again.
+    pub fn end(&self) {
+        // Why ignored: it fails only if the process has ended by itself.
+        let _ = self.single.subject.signal(Signal::Kill);
+        self.plane().end();
+    }
+
     fn spawn(
         plane: &ControlPlane,
         programs: &Programs,

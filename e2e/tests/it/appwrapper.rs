@@ -25,14 +25,13 @@ use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo, apply};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, from_value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 
+use crate::commons::Common;
 use crate::shared::{chain, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(5);
-/// Limit of the start, a first build included.
-const START_DEADLINE: Duration = Duration::from_mins(30);
 const GPU: &str = "nvidia.com/gpu";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const LABEL: &str = "workload.codeflare.dev/appwrapper";
@@ -41,9 +40,8 @@ const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
 // Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
-/// Held by every test as long as it needs the worker, and alone by one that restarts it.
-static USE: RwLock<()> = RwLock::const_new(());
+/// A test that restarts the worker has it alone.
+static SOLO: Common<RwLock<Solo>> = Common::new();
 
 async fn solo() -> &'static RwLock<Solo> {
     let start = async {
@@ -63,18 +61,15 @@ async fn solo() -> &'static RwLock<Solo> {
         }});
         let frameworks = ["batch/job", "workload.codeflare.dev/appwrapper"];
         let configuration = json!({"integrations": {"frameworks": frameworks}, "roadstead": ours});
-        let starting = Solo::start(options, &configuration, Progress::stderr());
-        let started = Box::pin(timeout(START_DEADLINE, starting)).await;
-        let solo = started
-            .expect("the start must end")
-            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let started = Solo::start(options, &configuration, Progress::stderr()).await;
+        let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let client = solo.client().unwrap();
         for object in rights::appwrapper(SYSTEM_NAMESPACE) {
             apply(&client, object).await.unwrap();
         }
         RwLock::new(solo)
     };
-    SOLO.get_or_init(|| start).await
+    SOLO.get(|| start).await
 }
 
 #[derive(Clone)]
@@ -85,7 +80,7 @@ struct Room {
 
 fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
     RUNTIME.block_on(async {
-        let _beside_others = USE.read().await;
+        let _beside_others = SOLO.peace().read().await;
         play(name, body).await;
     });
 }
@@ -93,7 +88,7 @@ fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F)
 /// For a test that restarts the worker.
 fn run_alone<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
     RUNTIME.block_on(async {
-        let _alone = USE.write().await;
+        let _alone = SOLO.peace().write().await;
         play(name, body).await;
     });
 }

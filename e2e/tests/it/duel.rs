@@ -213,12 +213,14 @@ async fn duel(name: &str, configuration: Value) {
 /// Sequences that may end otherwise, by the name of their test; `shared/spec/deviations.md` says why:
 /// - a head that can never fit is tried again there, and not here (admission-engine 1.5),
 /// - a stopped job is queued again later there, so another one runs meanwhile (2.5.5),
-/// - shares beside a queue that changed are not computed anew there (8).
-const EXPLAINED: [(&str, u64); 4] = [
+/// - shares beside a queue that changed are not computed anew there (8),
+/// - the head of a strict queue is tried there before what waits in others is put back (1.5).
+const EXPLAINED: [(&str, u64); 5] = [
     ("duel", 101),
     ("duel-fair", 15),
     ("duel-fair", 23),
     ("duel-fair", 101),
+    ("duel-fair", 123),
 ];
 
 /// The seeds that are played. `ROADSTEAD_DUEL_FIRST` and `ROADSTEAD_DUEL_SEQUENCES` choose the first one and their number.

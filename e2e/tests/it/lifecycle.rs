@@ -19,9 +19,10 @@ use roadstead_e2e::stage::{Solo, apply};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, from_value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 
+use crate::commons::Common;
 use crate::shared::{chain, eventually};
 
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -33,7 +34,7 @@ const FLAVOR: &str = "default";
 // Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// A test that restarts the worker holds this lock alone: while the worker is away, its webhooks refuse the writes of others.
-static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
+static SOLO: Common<RwLock<Solo>> = Common::new();
 
 async fn start(options: Options, configuration: Value) -> Solo {
     let starting = Solo::start(options, &configuration, Progress::stderr());
@@ -55,7 +56,7 @@ async fn solo() -> &'static RwLock<Solo> {
         );
         RwLock::new(solo.await)
     };
-    SOLO.get_or_init(|| start).await
+    SOLO.get(|| start).await
 }
 
 /// A namespace and a queue of the same name.
@@ -67,6 +68,7 @@ struct Room {
 
 fn run<F: Future<Output = ()>>(name: &'static str, cpu: &str, body: impl FnOnce(Room) -> F) {
     RUNTIME.block_on(async {
+        let _used = SOLO.peace().read().await;
         let solo = solo().await;
         let client = solo.read().await.client().unwrap();
         let room = Room { client, name };

@@ -16,6 +16,7 @@ mod architecture;
 mod charts;
 mod circles;
 mod citations;
+mod commons;
 mod conformance;
 mod demo;
 mod disturbance;

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
-use super::grounds::Ground;
+use super::grounds::{empty, peaceful};
 use crate::shared::{chain, eventually};
 
 pub(super) const MANAGER: &str = "manager";
@@ -226,8 +226,7 @@ pub(super) fn beside_others<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let (ground, _peace) = Ground::peaceful().await;
-        let shared = ground.shared().await;
+        let (shared, _peace) = peaceful().await;
         let room = Room::open(shared, name, cpu_queue(name, quota)).await;
         let ended = timeout(DEADLINE, body(room)).await;
         ended.expect("the test must end within its deadline");
@@ -242,8 +241,7 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
     body: impl FnOnce(Room) -> F + Send + 'static,
 ) {
     RUNTIME.block_on(async {
-        let (ground, _alone) = Ground::empty().await;
-        let shared = ground.shared().await;
+        let (shared, _alone) = empty().await;
         let room = Room::open(shared, name, cpu_queue(name, quota)).await;
         let ended = RUNTIME
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })

@@ -14,9 +14,10 @@ use roadstead_e2e::stage::{self, Controller, Queue, Runs, SYSTEM_NAMESPACE, Solo
 use roadstead_e2e::{ControlPlane, Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::commons::Common;
 use crate::shared::{chain, eventually, eventually_or};
 
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -43,7 +44,7 @@ const START_DEADLINE: Duration = Duration::from_mins(30);
 
 // Why one runtime for all: background tasks of the federation must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static STAGE: OnceCell<Stage> = OnceCell::const_new();
+static STAGE: Common<Stage> = Common::new();
 
 async fn start() -> Stage {
     // Why no scheduler there: a job of the manager must not run on it.
@@ -107,15 +108,14 @@ pub(super) fn play<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let started = Box::pin(timeout(START_DEADLINE, STAGE.get_or_init(start)));
-        let stage = started.await.expect("the start must end");
+        let (stage, _peace) = STAGE.take(start).await;
         play_on(stage, name, cores, body).await;
     });
 }
 
 /// A federation with two workers in which pods are shown on virtual nodes and the manager has the controllers of workflows and of what
 /// serves, for all tests of that. Worker `west` runs whole workflows too.
-static SHOWN: OnceCell<(Stage, [Controller; 3])> = OnceCell::const_new();
+static SHOWN: Common<(Stage, [Controller; 3])> = Common::new();
 
 /// What worker `east` needs for results of workflow steps: the Workflows themselves are on the manager.
 fn results_of_steps() -> Value {
@@ -188,8 +188,7 @@ pub(super) fn play_shown<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let started = Box::pin(timeout(START_DEADLINE, SHOWN.get_or_init(start_shown)));
-        let (stage, _controllers) = started.await.expect("the start must end");
+        let ((stage, _controllers), _peace) = SHOWN.take(start_shown).await;
         play_on(stage, name, cores, body).await;
     });
 }
@@ -235,18 +234,20 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
         let configuration = json!({"integrations": {"frameworks": PLAYED}});
         let started = Solo::start(options, &configuration, Progress::stderr()).await;
         let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        // Why leaked: a reference to it can be copied.
+        let solo: &'static Solo = Box::leak(Box::new(solo));
         let room = Room {
-            // Why never dropped: it ends with this process, and a reference to it can be copied.
-            home: Home::Solo(Box::leak(Box::new(solo))),
+            home: Home::Solo(solo),
             name,
         };
         let ended = timeout(DEADLINE, body(room)).await;
+        solo.end();
         ended.expect("the test must end within its deadline");
     });
 }
 
 /// One cluster with plain pods, for all tests of them.
-pub(super) static ALONE: OnceCell<Solo> = OnceCell::const_new();
+static ALONE: Common<Solo> = Common::new();
 
 async fn start_alone() -> Solo {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
@@ -257,7 +258,7 @@ async fn start_alone() -> Solo {
 }
 
 /// One cluster with the workflow controller, for all tests of it.
-static WORKFLOWS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
+static WORKFLOWS: Common<(Solo, Controller)> = Common::new();
 
 async fn start_workflows() -> (Solo, Controller) {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
@@ -289,7 +290,7 @@ async fn start_workflows() -> (Solo, Controller) {
 
 /// One cluster with the controllers of what serves, for all tests of it. `AppWrapper` and `SparkApplication` are queued there too, plain
 /// pods are not.
-static SERVERS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
+static SERVERS: Common<(Solo, Controller)> = Common::new();
 
 /// The controllers of Kubernetes for what serves.
 fn serving_controllers() -> [String; 3] {
@@ -329,8 +330,7 @@ pub(super) fn play_servers<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let started = Box::pin(timeout(START_DEADLINE, SERVERS.get_or_init(start_servers)));
-        let (solo, controller) = started.await.expect("the start must end");
+        let ((solo, controller), _peace) = SERVERS.take(start_servers).await;
         let room = Room {
             home: Home::Solo(solo),
             name,
@@ -353,8 +353,7 @@ pub(super) fn play_workflows<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let started = Box::pin(timeout(START_DEADLINE, WORKFLOWS.get_or_init(start_workflows)));
-        let (solo, controller) = started.await.expect("the start must end");
+        let ((solo, controller), _peace) = WORKFLOWS.take(start_workflows).await;
         let room = Room {
             home: Home::Solo(solo),
             name,
@@ -430,8 +429,7 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let started = Box::pin(timeout(START_DEADLINE, ALONE.get_or_init(start_alone)));
-        let solo = started.await.expect("the start must end");
+        let (solo, _peace) = ALONE.take(start_alone).await;
         let room = Room {
             home: Home::Solo(solo),
             name,
@@ -507,6 +505,15 @@ impl Room {
         match self.home {
             Home::Stage(stage) => stage,
             Home::Solo(_) | Home::Client(_) => panic!("this test has one cluster"),
+        }
+    }
+
+    /// The kubeconfig of an administrator of a cluster that tests share.
+    #[cfg(feature = "nightly")]
+    pub(super) fn kubeconfig(self) -> String {
+        match self.home {
+            Home::Solo(solo) => solo.plane().kubeconfig(),
+            Home::Stage(_) | Home::Client(_) => panic!("this test has several clusters, or one of its own"),
         }
     }
 

@@ -12,9 +12,9 @@ use roadstead_e2e::stage::{self, Solo, merge};
 use roadstead_e2e::{Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::commons::Common;
 use crate::shared::{chain, eventually, owned};
 
 /// Limit of one scenario.
@@ -31,7 +31,7 @@ const PRIORITIES: [i32; 8] = [-10, -2, -1, 0, 1, 2, 10, 100];
 
 // Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static CLASSICAL: OnceCell<Solo> = OnceCell::const_new();
+static CLASSICAL: Common<Solo> = Common::new();
 
 /// A cluster whose worker has this configuration.
 pub(super) async fn start(name: &str, configuration: Value) -> Solo {
@@ -60,7 +60,7 @@ pub(super) async fn start(name: &str, configuration: Value) -> Solo {
 /// Runs one scenario on the cluster with the configuration as it comes.
 pub(super) fn scenario<F: Future<Output = ()>>(name: &'static str, play: impl FnOnce(Ground) -> F) {
     RUNTIME.block_on(async {
-        let solo = CLASSICAL.get_or_init(|| start("alone", json!({}))).await;
+        let (solo, _peace) = CLASSICAL.take(|| start("alone", json!({}))).await;
         let ground = Ground::new(solo.client().unwrap(), name).await;
         let doing = ground.doing.clone();
         if timeout(DEADLINE, play(ground)).await.is_err() {

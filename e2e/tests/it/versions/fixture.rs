@@ -20,9 +20,9 @@ use roadstead_serve::tls::{CertSlot, Lifetimes, issue, server_config};
 use roadstead_serve::webhook::{CONVERT_PATH, Webhooks};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::commons::{Common, Ends};
 use crate::shared::{eventually, start, within};
 
 pub(super) const ALPHA: &str = "v1alpha1";
@@ -37,19 +37,25 @@ const HOST: &str = "localhost";
 
 // Why one for all: the webhook must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SHARED: OnceCell<Shared> = OnceCell::const_new();
+static SHARED: Common<Shared> = Common::new();
 
-/// The state that the tests share. It is never dropped and ends with this process.
+/// The state that the tests share.
 pub(super) struct Shared {
-    _plane: ControlPlane,
+    plane: ControlPlane,
     pub(super) client: Client,
     pub(super) definitions: Vec<CustomResourceDefinition>,
+}
+
+impl Ends for Shared {
+    fn end(&self) {
+        self.plane.end();
+    }
 }
 
 /// Runs a test beside others on the shared plane.
 pub(super) fn on_plane<F: Future<Output = ()>>(body: impl FnOnce(&'static Shared) -> F) {
     RUNTIME.block_on(async {
-        let shared = Box::pin(SHARED.get_or_init(Shared::start)).await;
+        let (shared, _peace) = SHARED.take(Shared::start).await;
         within(body(shared)).await;
     });
 }
@@ -83,7 +89,7 @@ impl Shared {
                 .unwrap();
         }
         let shared = Self {
-            _plane: plane,
+            plane,
             client,
             definitions,
         };

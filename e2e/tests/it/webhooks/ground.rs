@@ -11,35 +11,31 @@ use roadstead_e2e::stage::Solo;
 use roadstead_e2e::{Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::commons::Common;
 use crate::shared::chain;
 
 /// Limit of one test.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// Limit of the start, a first build included.
-const START_DEADLINE: Duration = Duration::from_mins(30);
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 
 // Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SOLO: OnceCell<Solo> = OnceCell::const_new();
+static SOLO: Common<Solo> = Common::new();
+
+async fn start() -> Solo {
+    let frameworks =
+        json!({"integrations": {"frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"]}});
+    let solo = Solo::start(Options::bare("webhooks"), &frameworks, Progress::stderr()).await;
+    solo.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
 
 /// Runs a test on the one cluster.
 pub(super) fn on_cluster<F: Future<Output = ()>>(test: impl FnOnce(&'static Solo, Client) -> F) {
     RUNTIME.block_on(async {
-        let starting = async {
-            let frameworks =
-                json!({"integrations": {"frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"]}});
-            let starting = Solo::start(Options::bare("webhooks"), &frameworks, Progress::stderr());
-            let solo = timeout(START_DEADLINE, starting)
-                .await
-                .expect("the start must end");
-            solo.unwrap_or_else(|error| panic!("{}", chain(&error)))
-        };
-        let solo = Box::pin(SOLO.get_or_init(|| starting)).await;
+        let (solo, _peace) = SOLO.take(start).await;
         let client = solo.client().unwrap();
         timeout(DEADLINE, test(solo, client))
             .await

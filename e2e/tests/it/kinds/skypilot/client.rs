@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::{Launch, Team, apply, pods_resource, team};
-use crate::kinds::ground::{ALONE, LONG_SECS, play_pods, resource};
+use crate::kinds::ground::{LONG_SECS, Room, play_pods, resource};
 use crate::shared::{eventually, output_of};
 
 /// The client and its provisioner call these. `.ci/nightly` installs them.
@@ -56,8 +56,8 @@ fn environment() -> PathBuf {
 }
 
 /// The kubeconfig of a user of the team.
-fn kubeconfig() -> Value {
-    let text = ALONE.get().unwrap().plane().kubeconfig();
+fn kubeconfig(room: Room) -> Value {
+    let text = room.kubeconfig();
     let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
     kubeconfig["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
     kubeconfig
@@ -196,7 +196,7 @@ fn the_client_waits_behind_the_gates_and_goes_on_when_the_launch_is_admitted() {
     play_pods("sky-client", 1, async |room| {
         apply(room, "client", &["check.yaml", "one-queue.yaml"]).await;
         let team = team(room, NAMESPACE);
-        let kubeconfig = kubeconfig();
+        let kubeconfig = kubeconfig(room);
         let home = home(&kubeconfig);
         let user = User { environment, home };
         // Why: one that an interrupted test left behind has another home.
