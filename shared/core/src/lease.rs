@@ -114,7 +114,6 @@ impl Terms {
     /// The time after the last renewal was sent until the manager may rely on it that nothing runs on the worker any more. It is the sum of
     /// the length, a tenth for different clock rates, the time that pods take to end, and three tenths for the work of the worker in
     /// between (a restart included). One and a half lengths when pods end within [`Self::drain`].
-    /// has to do in between (a restart included). One and a half lengths when pods end within [`Self::drain`].
     pub fn closed_after(self, drain: Duration) -> Duration {
         let tenth = self.length / 10;
         let without_drain = self.length.saturating_add(tenth.saturating_mul(4));
