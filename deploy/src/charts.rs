@@ -1,6 +1,7 @@
 //! The Helm charts, made from the objects of `roadstead install` with expressions where a chart has values.
 //!
-//! Invariant: rendered with the same values, a chart gives the objects of [`roadstead_api::install::manifests`]; a test asks Helm.
+//! Invariant: rendered with the same values, a chart gives the objects of [`roadstead_api::install::manifests`]; a test in `e2e`
+//! renders the charts with Helm.
 
 use roadstead_api::install::objects::{Group, When, definitions, groups, may_be_of_others};
 use roadstead_api::install::owned::{DEFINITIONS, VERSION};
@@ -14,12 +15,12 @@ use crate::{Error, Manifest, generated, yaml};
 
 /// Folder, below this crate's, in which the charts are.
 pub const CHART_DIR: &str = "charts";
-/// Namespace of the processes unless another is named.
+/// Namespace of the processes in the plain manifests.
 const NAMESPACE: &str = "kueue-system";
 
-/// Annotation of an object that Helm leaves alone when the release goes.
+/// Annotation of an object that Helm keeps when the release is uninstalled.
 const KEPT_BY_HELM: &str = "helm.sh/resource-policy";
-/// Begins and ends what becomes an expression of Helm.
+/// Begin and end of a mark: text that `expressed` turns into a Helm expression.
 const OPEN: &str = "<<";
 const CLOSE: &str = ">>";
 
@@ -27,7 +28,7 @@ const CLOSE: &str = ">>";
 ///
 /// # Errors
 ///
-/// Only if an object cannot be written as YAML, which a test rules out for those there are.
+/// Only if an object cannot be written as YAML; a test checks every file.
 pub fn charts() -> Result<Vec<Manifest>, Error> {
     let mut files = of_definitions()?;
     for process in Process::ALL {
@@ -79,7 +80,7 @@ fn about(chart: &str, description: &str) -> Result<String, Error> {
     Ok(generated(&yaml(chart, &about)?))
 }
 
-/// The place with expressions in it.
+/// The settings of an installation, with a mark in place of each setting that is a value of the chart.
 fn place() -> Place {
     let text = |expression: &str| format!("{OPEN}str {expression}{CLOSE}");
     let number = |key: &str| Value::from(format!("{OPEN}int .Values.{key}{CLOSE}"));
@@ -108,7 +109,7 @@ fn place() -> Place {
     }
 }
 
-/// The file of a group of objects.
+/// The Helm template of a group of objects.
 fn template(group: &Group) -> Result<String, Error> {
     let mut documents = Vec::new();
     for object in &group.objects {
@@ -141,7 +142,7 @@ fn template(group: &Group) -> Result<String, Error> {
     Ok(generated(&format!("{check}{text}")))
 }
 
-/// Whether the values name an integration, or one that works through it.
+/// The Helm condition that the values name this integration, or one that works through it.
 fn asks_for(kind: &Kind) -> String {
     let through =
         |row: &&'static Kind| row.framework == kind.framework || row.implies == Some(kind.framework);
@@ -157,7 +158,8 @@ fn only_if(condition: &str, text: &str) -> String {
     format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n")
 }
 
-/// An object that others may have made before, and that stays when the release goes.
+/// The template of an object that other software may own. Helm applies it only if the object is missing or was made by Helm, and keeps
+/// the object when the release is uninstalled.
 fn where_absent(object: &Value) -> Result<String, Error> {
     let mut object = object.clone();
     object["metadata"]["annotations"][KEPT_BY_HELM] = "keep".into();
@@ -190,7 +192,7 @@ fn expressed_line(line: &str) -> String {
     let (mark, after) = rest.split_once(CLOSE).unwrap_or((rest, ""));
     let (form, expression) = mark.split_once(' ').unwrap_or((mark, ""));
     let bare = before.trim_end_matches(['"', '\'']);
-    // Where the mark is all of a value, quoted or not.
+    // The mark is the whole value, quoted or not.
     let is_whole = bare.ends_with(' ') && after.trim_matches(['"', '\'']).is_empty();
     let indent = line.len() - line.trim_start().len() + 2;
     match form {
@@ -315,7 +317,7 @@ fn schema() -> Value {
     schema
 }
 
-/// The defaults with what each key means above it.
+/// The default values as YAML, with the description of each key as a comment above it.
 fn documented(schema: &Value, defaults: &Value) -> Result<String, Error> {
     let mut lines = vec!["# What each key means; values.schema.json says what is allowed.".to_owned()];
     for (key, value) in defaults.as_object().into_iter().flatten() {
@@ -343,12 +345,12 @@ fn comment<'a>(about: &'a Value, indent: &'a str) -> impl Iterator<Item = String
         .map(move |line| format!("{indent}# {line}"))
 }
 
-/// What `kubectl apply -f` takes: our definitions, those that other software owns in a file of their own, and each process with the default values, without the `ServiceMonitor`, whose
-/// kind few clusters serve.
+/// The plain manifests for `kubectl apply -f`: one file with our definitions, one with those that other software owns, and one per process
+/// with the default values. They have no `ServiceMonitor`, because few clusters serve that kind.
 ///
 /// # Errors
 ///
-/// Only if an object cannot be written as YAML, which a test rules out for those there are.
+/// Only if an object cannot be written as YAML or the default values contradict each other; a test shows that neither happens.
 pub fn plain() -> Result<Vec<Manifest>, Error> {
     let mut values = Values::default();
     values.service_monitor.enabled = false;

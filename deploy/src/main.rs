@@ -1,4 +1,4 @@
-//! Writes the generated manifests in to this crate's folder.
+//! Writes the generated manifests into this crate's folder.
 
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
@@ -27,7 +27,7 @@ fn write(folder: &str, manifests: &[Manifest]) -> anyhow::Result<()> {
         fs::write(&path, &manifest.content).with_context(|| format!("writing {}", path.display()))?;
         wanted.insert(path);
     }
-    // Why: a kind that is gone must not be applied from a file that is not written any more.
+    // Why: otherwise the file of a removed kind would stay, and administrators would apply it.
     for path in files(&folder)? {
         if !wanted.contains(&path) {
             fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 const LICENSES: &str = "licenses";
 const SBOM: &str = "sbom.spdx.json";
-/// How the names of files begin that say what is allowed.
+/// Beginnings of the names of licence files, in lower case.
 const LICENSE_NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 const PEM_LINE: usize = 64;
 
@@ -65,11 +65,11 @@ struct DependencyKind {
     kind: Option<String>,
 }
 
-/// Writes everything below `root`.
+/// Writes the authorities, the licences and the SPDX list for `program` below the folder `root`.
 ///
 /// # Errors
 ///
-/// There is no such program, cargo cannot be asked, or a file cannot be written.
+/// The workspace has no such program, `cargo metadata` fails, or a file cannot be read or written.
 pub fn write(program: &str, root: &Path) -> anyhow::Result<()> {
     let metadata = metadata()?;
     let packages = reached(&metadata, program)?;
@@ -104,7 +104,7 @@ fn metadata() -> anyhow::Result<Metadata> {
     serde_json::from_slice(&output.stdout).context("reading the output of cargo metadata")
 }
 
-/// The packages that end up in a program, itself first, the others by name.
+/// The packages that a program is linked from: its own first, then the others by name.
 fn reached<'a>(metadata: &'a Metadata, program: &str) -> anyhow::Result<Vec<&'a Package>> {
     let is_program = |target: &Target| target.name == program && target.kind.iter().any(|kind| kind == "bin");
     let own = { metadata.packages.iter() }
@@ -130,7 +130,7 @@ fn reached<'a>(metadata: &'a Metadata, program: &str) -> anyhow::Result<Vec<&'a 
     Ok([vec![own], others].concat())
 }
 
-/// Files of a package that say what is allowed, by name.
+/// The licence files of a package, by name.
 fn licenses(package: &Package) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
     let mut found = BTreeMap::new();

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use super::*;
 
-/// What lies below the folder, by path.
+/// The files below the folder, by path.
 fn stored(folder: &str) -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut found = BTreeMap::new();
@@ -63,7 +63,7 @@ fn yaml_reads_back_as_the_definition() {
     }
 }
 
-/// Why: an apply of ours over a definition that another controller owns would break that controller.
+/// Why: if we applied a definition that another controller owns, that controller could break.
 #[test]
 fn definitions_that_others_own_are_apart_and_not_applied_with_ours() {
     let names = |manifest: &Manifest| -> Vec<String> {

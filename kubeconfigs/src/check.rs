@@ -106,7 +106,7 @@ pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
         .map(|entry| (shown(&entry.name), entry.user.as_ref().unwrap_or(&nobody)))
         .collect();
 
-    // Wire: this order and these words are the reference's, down to the line about auth providers.
+    // Wire: the order and the words of these checks are the reference's, as far as the check of auth providers.
     for (_, user) in &users {
         refuse(user.token_file, "S2", || "tokenFile is not allowed".to_owned())?;
     }
@@ -143,7 +143,7 @@ pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
             "auth providers are not allowed".to_owned()
         })?;
     }
-    // Unlike the anchor: it checks nothing of what follows (spec/safety.md W11).
+    // Unlike the anchor, which has none of the checks below (spec/safety.md W11).
     for (name, user) in &users {
         refuse_user_extras(name, user)?;
     }

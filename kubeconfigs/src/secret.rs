@@ -89,8 +89,8 @@ pub fn load<S: Deref<Target = Secret>>(
     }
 }
 
-/// A fingerprint of an endpoint that does not contain the secret. It is equal for equal endpoints as long as the process lives, and useless
-/// outside of it.
+/// A fingerprint of an endpoint, which does not reveal the credential. Equal endpoints have equal fingerprints within one process; another
+/// process gets other fingerprints.
 pub fn fingerprint(endpoint: &Endpoint) -> String {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let secret = match &endpoint.credential {

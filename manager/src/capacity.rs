@@ -1,4 +1,5 @@
-//! What the queues of the workers could take: kept by a watch per worker, guessed by [`roadstead_core::dispatch::capacity`].
+//! How much the queues of the workers could take: read by watches on each worker, estimated by
+//! [`roadstead_core::dispatch::capacity`].
 //!
 //! Invariant: a decision about a Workload sends no request to a worker from here. A worker whose queues cannot be read stays a
 //! candidate: its room is unknown, and it is asked as the reference asks.
@@ -28,8 +29,8 @@ pub(crate) use ledger::Ledger;
 
 /// How many ClusterQueues are read to learn which program runs a worker.
 const SAMPLE: u32 = 20;
-/// First and longest pause before an unknown worker is looked at again; the pause doubles each time. A worker without queues costs
-/// no request.
+/// First and longest pause between two requests that ask which program runs a worker; the pause doubles each time. A worker
+/// without queues costs no request.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How the field managers of our processes begin in `managedFields`.
 const OURS: &str = "roadstead-";
@@ -39,7 +40,7 @@ pub(crate) struct Queues {
     pub(crate) locals: Arc<Cache<LocalQueue>>,
     views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
     kin: AtomicU8,
-    /// Whether all of them were listed at some time.
+    /// Whether all queues were listed at least once.
     listed: AtomicBool,
 }
 
@@ -49,9 +50,9 @@ pub(crate) enum Limit {
     /// Its queues were never listed.
     Unknown,
     NoQueue,
-    /// Its queue may hold it one day.
+    /// The queue may hold the Workload at some time.
     MayFit,
-    /// Its queue can never hold it.
+    /// The queue can never hold the Workload.
     Short(Shortage),
 }
 
@@ -60,7 +61,7 @@ pub(crate) enum Limit {
 pub(crate) enum Kin {
     Unknown,
     Roadstead,
-    /// Another one, such as Kueue.
+    /// Another program, such as Kueue.
     Other,
 }
 
@@ -93,8 +94,8 @@ impl Queues {
         }
     }
 
-    /// Learns which program runs the worker, from the field managers of its queues' statuses. One request, unless it has no queue
-    /// yet.
+    /// Learns which program runs the worker, from the field managers of the statuses of its queues. Asks again until a status has
+    /// one; sends no request while the worker has no queue.
     pub(crate) async fn recognise(&self, client: &Client) {
         let api: Api<ClusterQueue> = Api::all(client.clone());
         let mut pause = LOOK_AGAIN.0;
@@ -146,8 +147,8 @@ impl Queues {
         );
     }
 
-    /// Remembers that all queues were listed. Calls `changed` the first time, because the limits of the worker are known from then
-    /// on.
+    /// Waits until all queues are listed, and remembers that. Calls `changed` the first time, because the limits of the worker
+    /// are known from then on.
     pub(crate) async fn note_listed(&self, changed: impl FnOnce()) {
         let (mut clusters, mut locals) = (self.clusters.health(), self.locals.health());
         clusters.wait_for(|health| *health == Health::Live).await;
@@ -208,7 +209,8 @@ impl Queues {
     }
 }
 
-/// What a ClusterQueue is to take: its spec, whether it is being deleted, and whether it says that it takes nothing.
+/// What decides which jobs a ClusterQueue takes: its spec, whether it is being deleted, and whether its status says that it is
+/// inactive.
 fn offer(queue: &ClusterQueue) -> (&ClusterQueueSpec, bool, bool) {
     let inactive = roadstead_convert::says_inactive(queue);
     (&queue.spec, queue.metadata.deletion_timestamp.is_some(), inactive)

@@ -20,10 +20,10 @@ use crate::capacity::Limit;
 use crate::checks::Federation;
 use crate::remote::registry::Registry;
 
-/// The reason of condition `QuotaReserved` of those that are larger than every worker.
+/// The reason of condition `QuotaReserved` of a Workload that is larger than every worker.
 const EXCEEDS_EVERY_WORKER: &str = "ExceedsEveryWorker";
 
-/// Lets the engine ask from now on. Called once, before anything is decided.
+/// Gives the engine the judgement of this module. Called once, before the engine decides anything.
 pub(crate) fn judge_in(caches: &Caches, federation: &Federation, registry: &Arc<Registry>) {
     let ceilings = Ceilings {
         federation: federation.clone(),
@@ -43,7 +43,8 @@ struct Ceilings {
 }
 
 impl Ceilings {
-    /// Why no worker can ever hold it, in a sentence; `None` if one may, or that is not known.
+    /// Why no worker can ever hold a Workload, as a sentence for its user; `None` if a worker may hold it, or if that is not
+    /// known.
     fn judge(&self, stored: &Workload) -> Option<String> {
         if is_beyond_judging(stored) {
             return None;
@@ -51,9 +52,10 @@ impl Ceilings {
         let queue = Key::new(stored.namespace()?, stored.spec.queue_name.as_deref()?);
         let cluster_queue = self.cluster_queue_of(&queue)?;
         let check = self.check_of(&cluster_queue)?;
-        // Why the plain request: what limit ranges of this cluster add is not on the copy.
+        // Why the request without what limit ranges of the manager's cluster add: the copy does not have it.
         let workload = roadstead_convert::workload(stored);
-        // Why: what no quota of this cluster can hold either is told so by its own queue, in the words of the reference.
+        // Why: if the manager's own queue cannot hold the Workload either, its user is told so by that queue, in the words of the
+        // reference.
         if shortage(&cluster_queue, &workload).is_some() {
             return None;
         }
@@ -75,7 +77,7 @@ impl Ceilings {
         self.cluster_queues.named(&local.spec.cluster_queue)
     }
 
-    /// The check by which everything of a queue is dispatched.
+    /// The MultiKueue check of a queue that applies to all its flavors.
     fn check_of(&self, queue: &ClusterQueue) -> Option<CheckName> {
         let all = queue.checks.iter().filter(|rule| rule.on_flavors.is_empty());
         let mut names = all.map(|rule| &rule.name);
@@ -83,8 +85,8 @@ impl Ceilings {
     }
 }
 
-/// Whether the limits of the workers decide about it: it was told that it is larger than every worker, or it holds quota here and no
-/// worker has taken it. Such a Workload is looked at again when a worker changes.
+/// Whether the limits of the workers decide about a Workload: its user was told that it is larger than every worker, or it holds
+/// quota on the manager and no worker has taken it. Such a Workload is looked at again when a worker changes.
 pub(crate) fn is_concerned(stored: &Workload) -> bool {
     let Some(quota) = stored.condition("QuotaReserved") else {
         return false;
@@ -93,7 +95,7 @@ pub(crate) fn is_concerned(stored: &Workload) -> bool {
     was_told || quota.status == "True" && !is_beyond_judging(stored)
 }
 
-/// What a worker has taken, or what is over, keeps what it has.
+/// Whether a Workload is finished, admitted or placed, and so keeps its quota whatever the limits are.
 fn is_beyond_judging(stored: &Workload) -> bool {
     stored.is_true("Finished") || stored.is_true("Admitted") || stored.cluster_name().is_some()
 }

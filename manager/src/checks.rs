@@ -101,8 +101,8 @@ impl Federation {
             .collect()
     }
 
-    /// Rings for each cluster that a config has taken in or let go. Why: that decides where Workloads may go, also those that wait
-    /// already, and no other event reports it (`spec/multikueue.md 3.16`).
+    /// Marks each cluster that a MultiKueueConfig has added or removed. Why: this decides where Workloads may go, including those
+    /// that wait already, and no other event reports it (`spec/multikueue.md 3.16`).
     pub(crate) fn ring_on_configs(&self, bell: Arc<Dirty<ClusterName>>) {
         self.configs.listen(move |change| {
             for name in taken_in_or_let_go(change) {

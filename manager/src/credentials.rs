@@ -122,7 +122,8 @@ impl Credentials {
         }
     }
 
-    /// Why the credential in a Secret is not that of the connected cluster that its label names.
+    /// Why the credential in a Secret must not be renewed: it is not that of the connected cluster that its label names. `None`
+    /// if it is.
     fn mismatch(&self, secret: &Secret, cluster: &str, place: &Place) -> Option<String> {
         let name = secret.name_any();
         let named = self.clusters.named(cluster);

@@ -73,9 +73,8 @@ pub(crate) struct Dispatch {
     pub(crate) journal: Arc<Journal>,
     /// The amounts that were sent to workers lately.
     pub(crate) ledger: Arc<Ledger>,
-    /// The metrics.
     pub(crate) metrics: Metrics,
-    /// Whether the manager may choose the dispatcher by the programs of the workers.
+    /// Whether the configuration names no dispatcher, so that the manager chooses one by the programs that run on the workers.
     pub(crate) may_choose: bool,
     /// Whether running copies follow changes of their jobs, where their kind allows that.
     pub(crate) may_forward: bool,
@@ -85,13 +84,13 @@ pub(crate) struct Dispatch {
     pub(crate) due: Arc<Queue<Key>>,
     /// Local jobs to look at.
     pub(crate) jobs_due: Arc<Queue<JobRef>>,
-    /// Our origin.
+    /// The origin of this manager: the label value of its objects on workers.
     pub(crate) origin: Arc<str>,
     /// The settings of the administrator.
     pub(crate) policy: Policy,
     /// Our leases on the workers.
     pub(crate) lessor: Arc<Lessor>,
-    /// The lock for one call to a worker at a time.
+    /// For the planted bug `HungBlocksAll`: lets only one pass run at a time, on all workers together.
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// The nodes on which pods show in which cluster they run.
@@ -102,7 +101,6 @@ pub(crate) struct Dispatch {
     pub(crate) families: Arc<Families>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
-    /// The time.
     pub(crate) clock: Clock,
 }
 
@@ -112,12 +110,12 @@ impl Checks for Dispatch {
         if !knows_everything || !self.knows_jobs_like(pass.stored) {
             dispatch::hold(&roadstead_convert::workload(pass.stored).status, status);
             return Follow {
-                // Why not for a kind: once its jobs are known, their Workloads are due.
+                // Why no wake-up for an unknown kind of jobs: once its jobs are listed, their Workloads become due.
                 wake_at: now.checked_add(UNKNOWN_PAUSE).ok().filter(|_| !knows_everything),
                 ..Follow::default()
             };
         }
-        // Why here: when the leftovers go, for whatever reason, the Workload is due.
+        // Why in this pass: when the last object of this Workload leaves a worker, for whatever reason, the Workload becomes due.
         self.memory.forget_refusals(&pass.workload.key, |cluster| {
             self.is_rid(cluster, &pass.workload.key)
         });
@@ -147,8 +145,8 @@ impl Checks for Dispatch {
         };
         let concerned = plan.concerned().cloned().collect();
         *status = plan.status.clone();
-        // Why the job too: its next step may follow from no copy, so no watch brings it. After a restart its copy may have been
-        // listed before anything was known about it.
+        // Why the job too: when no copy is left, no watch of a worker makes the job due. After a restart the copy may have been
+        // listed before the Workload, and then it made no job due.
         if (plan.stopped || plan.conclude || plan.mirror.is_some())
             && let Some(job) = job_of(&self.caches, pass.stored)
         {
@@ -164,7 +162,7 @@ impl Checks for Dispatch {
             } else {
                 Rest::AskTheJob
             },
-            // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
+            // Why the queues of the workers do not use this plan: they plan again from the stored status, once it is stored.
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key, &concerned);
@@ -200,7 +198,8 @@ impl Checks for Dispatch {
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
         let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
         let mut names = checks.map(|check| CheckName::from(check.name.as_str()));
-        // Why when nothing is known: it is also unknown which checks are ours, and the quota must not go to others meanwhile.
+        // Why true while the federation is not listed: it is unknown then which checks are ours. The quota of a job that may run
+        // must not be given to another Workload.
         workload.cluster_name().is_some()
             && (!self.knows_everything() || names.any(|name| self.federation.is_ours(&name)))
     }
@@ -211,7 +210,7 @@ impl Checks for Dispatch {
 
     fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {
         if !self.knows_everything() || !self.knows_jobs_like(workload) {
-            // Why whatever the check: it may be unknown which checks are ours.
+            // Why any check counts: while the AdmissionChecks are not listed, it is unknown which of them are ours.
             let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
             return has_checks.then_some(Elsewhere {
                 job: None,
@@ -224,10 +223,11 @@ impl Checks for Dispatch {
 }
 
 impl Dispatch {
-    /// Whether everything that each decision is made from has been listed; jobs are known by kind ([`Self::knows_jobs_like`]).
+    /// Whether the federation and the Workloads are listed, from which each decision is made; jobs are known by kind
+    /// ([`Self::knows_jobs_like`]).
     ///
-    /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is not listed yet would
-    /// look like a deleted one, and its running copy would be collected.
+    /// Invariant: until then the manager decides nothing and removes nothing. Otherwise, after a restart, a Workload that is not
+    /// listed yet would look deleted, and its running copy would be collected.
     pub(crate) fn knows_everything(&self) -> bool {
         let caches = &self.caches;
         self.federation.is_known() && caches.workloads.is_live()
@@ -239,7 +239,7 @@ impl Dispatch {
         jobs.is_none_or(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// Which cluster's dispatch is over when a plan raises the number, and why.
+    /// For a plan that raises the dispatch number: the cluster that held the dispatch before, and why that dispatch is over.
     fn anew(&self, stored: &Workload, plan: &Plan, present: u64) -> (Option<ClusterName>, Anew) {
         let holder = stored.cluster_name().map(ClusterName::from);
         let lost = |cluster: &ClusterName| {
@@ -254,7 +254,7 @@ impl Dispatch {
         (holder, why)
     }
 
-    /// Whether a cluster that answers has no object of a Workload any more.
+    /// Whether a worker is connected and has no object of this Workload left.
     fn is_rid(&self, cluster: &ClusterName, key: &Key) -> bool {
         let remote = self.registry.get(cluster);
         remote.is_some_and(|remote| remote.lost_since().is_none() && !remote.holds(key))
@@ -289,8 +289,8 @@ impl Dispatch {
         }
     }
 
-    /// Makes a Workload due on every worker that may have an action for it: the workers in the plan, and those that hold an object
-    /// of it. Why not on all: each would plan for itself, and each plan looks at all.
+    /// Makes a Workload due on every worker that may have an action for it: the workers in the plan, and those that hold an
+    /// object of it. Why not on all workers: each would make a plan of its own, and each plan reads the state of all workers.
     fn wake_workers(&self, key: &Key, concerned: &BTreeSet<ClusterName>) {
         let lane = self.lane(key);
         for remote in self.registry.all().iter() {
@@ -300,7 +300,7 @@ impl Dispatch {
         }
     }
 
-    /// Placed work first.
+    /// The lane of a Workload: one that is placed or deleted goes before one that has no cluster yet.
     fn lane(&self, key: &Key) -> Lane {
         match self.caches.workloads.get(key) {
             Some(workload) if workload.cluster_name().is_none() => Lane::New,
@@ -333,7 +333,8 @@ impl Dispatch {
                 let objects = || [change.old, change.new].into_iter().flatten();
                 let workloads: BTreeSet<Key> = objects().filter_map(|object| named(object)).collect();
                 let jobs: BTreeSet<JobKey> = objects().map(|object| of_kind.key_of(object)).collect();
-                // Why: an object that was made anew under this name waits until this one is gone.
+                // Why: a job that was created again on the manager waits until the worker has no object of the earlier job of its
+                // name.
                 for key in jobs.iter().flat_map(|job| namesakes(&caches, kind, job)) {
                     if !workloads.contains(&key) {
                         due.add(key, Lane::Placed);
@@ -358,7 +359,8 @@ impl Dispatch {
         }
     }
 
-    /// A worker is late with the receipt of a copy: other Workloads that are to be sent there are looked at again.
+    /// Makes due the other Workloads that are nominated for a worker and have no copy there, because the worker answers a
+    /// creation late.
     fn worker_is_late(&self, remote: &Remote) {
         tracing::debug!(cluster = %remote.name, "late with the receipt of a copy; others are asked too");
         for workload in self.caches.workloads.all() {
@@ -370,12 +372,12 @@ impl Dispatch {
         }
     }
 
-    /// A worker came or went: every Workload that concerns it is looked at again.
+    /// Makes due every Workload that concerns a worker that came or went.
     pub(crate) fn cluster_changed(&self, name: &ClusterName) {
         if bug!(self.policy, NoLookAfterBreak) {
             return;
         }
-        // Why all of them before that: it is unknown which are concerned.
+        // Why every Workload with a check while the federation is not listed: it is unknown which checks name this worker.
         if !self.federation.is_known() {
             return self.look_again(name, has_check);
         }
@@ -391,16 +393,17 @@ impl Dispatch {
         });
     }
 
-    /// A config has taken a worker in or has let it go: every Workload that may be of that config is looked at again.
+    /// Makes due every Workload with a check, because a MultiKueueConfig has added or removed a worker.
     ///
-    /// Why not as above: once a config has let the worker go, nothing shows any more which Workloads it was there for.
+    /// Why not as in `cluster_changed`: once the config has removed the worker, nothing shows which Workloads were offered to it.
     pub(crate) fn membership_changed(&self, name: &ClusterName) {
         self.look_again(name, has_check);
     }
 
-    /// Makes due every Workload with objects on a worker, and the manager's Workloads that may be `concerned` and have not ended.
-    /// Why not all: there may be many ended ones. They matter only where an object of them is left, or where the job does not show
-    /// its end yet: if the worker has lost its copy meanwhile, no other event makes it due.
+    /// Makes due every Workload with objects on a worker, and the Workloads of the manager that may be `concerned` and have not
+    /// ended. Why not all ended ones: there may be many. An ended Workload matters in two cases: an object of it is left on the
+    /// worker, or its local job does not show the end yet. In the second case no other event makes it due if the worker has lost
+    /// its copy.
     fn look_again(&self, name: &ClusterName, concerned: impl Fn(&Workload) -> bool) {
         let remote = self.registry.get(name);
         for workload in self.caches.workloads.all() {
@@ -421,7 +424,7 @@ impl Dispatch {
         }
     }
 
-    /// Whether the job of a Workload that ended on this worker does not show its end yet.
+    /// Whether a Workload is placed on this worker and its local job does not show an end yet.
     fn owes_end(&self, workload: &Workload, name: &ClusterName) -> bool {
         let here = workload.cluster_name() == Some(name.as_str());
         let Some(at) = here.then(|| job_of(&self.caches, workload)).flatten() else {
@@ -440,14 +443,14 @@ fn namesakes(caches: &Caches, kind: usize, job: &JobKey) -> Vec<Key> {
     uid.map(|uid| caches.workloads_of(job, &uid)).unwrap_or_default()
 }
 
-/// Whether anything but quota is asked for.
+/// Whether the Workload has an AdmissionCheck.
 fn has_check(workload: &Workload) -> bool {
     let checks = workload.status.as_ref().map(|status| &status.admission_checks);
     checks.is_some_and(|checks| !checks.is_empty())
 }
 
-/// The cluster that a pass has chosen, for the counters: with the ClusterQueue, and since when quota was held. `None` when the
-/// choice was made `before`.
+/// For the metrics: the cluster that this pass has chosen, the ClusterQueue, and since when quota is reserved. `None` if none is
+/// chosen, or if one was chosen `before`.
 fn placed(
     stored: &Workload,
     before: Option<&ClusterName>,

@@ -29,7 +29,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 const PACE: SignedDuration = SignedDuration::from_secs(5);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
-/// The one reason that concerns a placed Workload: it must not stay when the worker is back.
+/// The only reason that a placed Workload can have. It is removed when the worker is back.
 const OF_PLACED: &str = "WorkerLost";
 
 /// The newest record of each Workload that waits.
@@ -44,9 +44,9 @@ struct Entry {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Saying {
-    /// Nothing, until something changes.
+    /// Nothing is to be written until something changes.
     Nothing,
-    /// Nothing before this time.
+    /// Nothing is to be written before this time.
     Later(Timestamp),
     Now {
         /// The new value of the annotation; `null` takes it off.
@@ -56,7 +56,8 @@ pub(crate) enum Saying {
     },
 }
 
-/// Whether the stored record reads the same as this one. Why it is parsed again: the stored one was cut.
+/// Whether the stored record reads the same as this one. Why this one is printed and parsed too: a long text is cut when it is
+/// stored.
 fn stands(stored: &Record, record: &Record) -> bool {
     let cut = || explanation::parse(&explanation::print(record));
     stored.says_the_same_as(record) || cut().is_some_and(|cut| stored.says_the_same_as(&cut))
@@ -117,7 +118,7 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Writes the annotation; returns the object as it is then.
+    /// Writes the annotation; returns the stored object, or `None` if the Workload is gone.
     pub(crate) async fn write(
         &self,
         client: &Client,

@@ -19,7 +19,8 @@ use crate::steps::{pods_of, workflow_of};
 enum Family {
     /// A Workflow, by its UID.
     Workflow(String),
-    /// An object of the kind of this integration. Why by its name: its pods name other objects between them and it.
+    /// An object of the kind of this integration. Why by its name: the owners of its pods are objects between them and it, so the
+    /// pods do not show its UID.
     Made { framework: &'static str, key: Key },
 }
 
@@ -41,9 +42,9 @@ struct Kin {
 /// The template that a pod was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Template {
-    /// Each pod may have another one.
+    /// Each pod may have a template of its own.
     Own,
-    /// A version of that of the family.
+    /// The pods share the template of the family; this is its revision.
     Shared(String),
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Relative<'a> {
     pub(crate) uid: &'a str,
     /// Its job: the pod itself, or its group.
     pub(crate) job: &'a JobKey,
-    /// Whether it was made from the same template, so that it needs the same.
+    /// Whether it was made from the same revision of the template, so that it has the same needs.
     pub(crate) is_alike: bool,
 }
 
@@ -94,7 +95,7 @@ impl Families {
         }
     }
 
-    /// The first answer for a pod of the same family that is of another job.
+    /// The first answer for a pod of the same family that belongs to another job.
     pub(crate) fn among_others<T>(
         &self,
         pods: &KindCache,

@@ -1,7 +1,7 @@
-//! The caches that a replica lists again when it begins to lead after it has followed.
+//! Lists the federation's caches again when a replica becomes the leader after it was a follower.
 //!
-//! Why: a watch may be behind by any time. A worker that was joined and given a job meanwhile would look like one that does not
-//! exist, and its run would be given up. The engine does the same with its own caches.
+//! Why: the watch of a follower may be behind by any time. A worker that joined and got a job meanwhile would look as if it did
+//! not exist, and its run would be given up. The engine does the same with its own caches.
 //!
 //! *Source*: `spec/safety.md F6, F13`.
 

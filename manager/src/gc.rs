@@ -1,7 +1,8 @@
-//! Collection: our objects on a worker that have no owner here are removed, also when every event about them was missed.
+//! Collects orphans: objects of ours on a worker whose Workload is gone on the manager, even if every event about them was
+//! missed.
 //!
-//! Invariant: it only makes a key due. The usual plan decides about the removal, from the missing local Workload. Foreign objects
-//! are not seen, because the caches select by origin.
+//! Invariant: this module only makes a key due. The usual plan then removes the objects, because the local Workload is missing.
+//! Objects of other clients are not seen, because the caches select by origin.
 
 use std::sync::Arc;
 use std::time::Duration;

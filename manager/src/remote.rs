@@ -55,8 +55,8 @@ use crate::metrics::Metrics;
 /// Makes the client of a worker, or returns why there is none; handed in, so that a simulation can use its own.
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
 
-/// The connection over the network: the name is resolved and checked, then a client is built. No request is sent. Changes there are
-/// under `permit`.
+/// Connects over the network: resolves and checks the name of the server, then builds a client. No request is sent. The client
+/// changes objects only under `permit`.
 pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> Dial {
     Arc::new(move |endpoint| {
         let (user_agent, permit) = (user_agent.clone(), permit.clone());
@@ -75,19 +75,20 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
 
 /// One worker cluster.
 ///
-/// Invariant: everything here is of one cluster. A name that leads to another one gets a new `Remote`.
+/// Invariant: all caches of a `Remote` are of one cluster. If its name leads to another cluster, that one gets a new `Remote`.
 pub(crate) struct Remote {
     pub(crate) name: ClusterName,
     pub(crate) workloads: Arc<Cache<Workload>>,
     pub(crate) jobs: Vec<KindCache>,
-    /// The results of steps of Argo Workflows there; `None` where pods are not sent there.
+    /// The results of steps of Argo Workflows on the worker; `None` if no pods are sent there.
     pub(crate) results: Option<Arc<Cache<DynamicObject>>>,
     pub(crate) held: Arc<Held>,
-    /// The queues there, as far as they may be read.
+    /// The queues of the worker, as far as our account may read them.
     pub(crate) queues: Queues,
-    /// Workloads for which something is to be written there.
+    /// Workloads for which something may have to be written to the worker.
     pub(crate) due: Arc<Queue<Key>>,
-    /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
+    /// Whether our account may patch jobs of a kind on the worker, by API group and plural. A kind without an entry has no answer
+    /// yet.
     changeable: Mutex<BTreeMap<(String, String), bool>>,
     /// The kinds that jobs need and that the account may not read there.
     pub(crate) unreadable: Unreadable,
@@ -104,7 +105,7 @@ impl Drop for Late<'_> {
     }
 }
 
-/// An API server, and how it is known to be that one.
+/// An API server: its address, and the certificate authority that proves its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     server: String,
@@ -119,7 +120,7 @@ impl Place {
         }
     }
 
-    /// A short text that differs for each place.
+    /// A short hash that differs for each place.
     fn print(&self) -> String {
         let both = [self.server.as_str(), self.authority.as_str()].join("\n");
         format!("{:x}", Sha1::digest(both))
@@ -128,7 +129,7 @@ impl Place {
 
 struct Reach {
     link: Link,
-    /// The cluster of everything here; `None` before it was recognised.
+    /// The identity of the cluster that the caches are of; `None` before it was recognised.
     home: Option<Identity>,
     /// The client, and to which API server it goes.
     client: Option<(Client, Place)>,
@@ -178,7 +179,7 @@ impl Remote {
         self
     }
 
-    /// Counts from now on the copies that it shows to have stopped by itself.
+    /// From this call on, counts the copies that the worker shows to have stopped by itself.
     pub(crate) fn tell_fences(&self, metrics: &Metrics) {
         let (name, metrics) = (self.name.clone(), metrics.clone());
         let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
@@ -189,7 +190,7 @@ impl Remote {
         });
     }
 
-    /// Tells its link what was noticed, and does what follows here.
+    /// Passes an event to the link, and carries out those of its effects that concern only this worker.
     pub(crate) fn step(&self, event: Event<'_>) -> Effect {
         let effect = self.with(|reach| reach.link.step(event));
         match effect {
@@ -207,7 +208,7 @@ impl Remote {
         self.with(|reach| ask(&reach.link))
     }
 
-    /// Since when it cannot be reached; `None` while it is connected.
+    /// Since when the worker cannot be reached; `None` while it is connected.
     pub(crate) fn lost_since(&self) -> Option<Timestamp> {
         self.link(Link::lost_since)
     }
@@ -216,7 +217,8 @@ impl Remote {
         self.usable_again.notified().await;
     }
 
-    /// Records that the creation of a copy is late, until the result is dropped; the effect says whether it is the only one.
+    /// Records that the creation of a copy is late, until the returned guard is dropped. The effect is `Slow` if no other copy is
+    /// late.
     pub(crate) fn late(&self) -> (Late<'_>, Effect) {
         let effect = self.step(Event::CopyLate);
         (Late(self), effect)
@@ -233,12 +235,13 @@ impl Remote {
         self.with(|reach| reach.client = Some((client, Place::of(endpoint))));
     }
 
-    /// The client for renewing credentials, and where it goes: the last that was built, connected or not.
+    /// The client of the last connection and its API server, also while the worker is lost, to renew credentials. `None` after
+    /// its kubeconfig was refused.
     pub(crate) fn last_client(&self) -> Option<(Client, Place)> {
         self.with(|reach| reach.client.clone())
     }
 
-    /// Whether it was ever connected and each kind of jobs was read there, so that the caches hold all that there was.
+    /// Whether the worker was ever connected and each kind of jobs was read, so that the caches hold everything that was there.
     pub(crate) fn was_read(&self) -> bool {
         self.link(Link::was_connected) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
@@ -247,7 +250,7 @@ impl Remote {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// Sets the cluster to which its Secret leads now; returns whether everything here is of that one.
+    /// Whether the caches are of the cluster that was `found`; the first one that is found sets it.
     fn is_at(&self, found: &Identity) -> bool {
         self.with(|reach| {
             let home = reach.home.get_or_insert_with(|| found.clone());
@@ -259,13 +262,13 @@ impl Remote {
         })
     }
 
-    /// Whether our account may change jobs of this kind there.
+    /// Whether our account may patch jobs of this kind on the worker; false while that is not known.
     pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
         let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
         changeable.get(&(kind.group.clone(), kind.plural.clone())) == Some(&true)
     }
 
-    /// Sets whether it may; returns whether that is new.
+    /// Sets whether our account may patch jobs of this kind; returns whether that is new.
     pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) -> bool {
         let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
         changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
@@ -283,7 +286,7 @@ impl Remote {
         self.queues.locals.distrust();
     }
 
-    /// Whether it holds an object of this Workload, as far as is known.
+    /// Whether the worker holds an object of this Workload, as far as is known.
     pub(crate) fn holds(&self, workload: &Key) -> bool {
         self.held.any(workload)
     }

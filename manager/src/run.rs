@@ -285,7 +285,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     list_secrets(&secrets, own, tasks, stop);
-    // Why only then: only the leading replica needs the state of the workers, and its lease there.
+    // Why only while this replica leads: no other replica needs the state of the workers, or its lease on them.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();
         leadership.clone().then(stop.clone(), async move {
@@ -373,7 +373,8 @@ fn token_lifetime(config: &Config) -> Duration {
     Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
-/// Why: a cordon, and giving up a cluster, change what every Workload may do, and come as annotations.
+/// Marks a cluster when its cordon, or the annotation that gives it up, changes. Why: both change what every Workload may do, and
+/// no supervisor reports a change of an annotation.
 fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     federation.clusters.listen(move |change| {
         let wish = |cluster: Option<&Arc<_>>| {
@@ -402,7 +403,7 @@ async fn follow_clusters(dispatch: Dispatch, (changed, members): (Bell, Bell), s
                 }
             }
         }
-        // Why only those: other waiting Workloads are judged when it is their turn.
+        // Why only these Workloads: the others that wait are judged when it is their turn.
         dispatch.caches.recount(ceiling::is_concerned);
     }
 }

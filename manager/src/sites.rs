@@ -25,7 +25,7 @@ pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
     }
 }
 
-/// The time of the loss in which an administrator has given a cluster up; a text that is no time does not count.
+/// The time of the loss that an administrator has given up, from the annotation; a text that is no time does not count.
 pub(crate) fn given_up(cluster: &MultiKueueCluster) -> Option<Timestamp> {
     cluster.metadata.annotations.as_ref()?.get(GIVEN_UP)?.parse().ok()
 }

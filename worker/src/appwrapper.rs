@@ -61,7 +61,7 @@ pub(crate) struct Wrappers {
     settings: Arc<Settings>,
     objects: Arc<Cache<DynamicObject>>,
     resource: ApiResource,
-    /// Whether the engine queues `AppWrappers`. Then it watches them, and both use one cache.
+    /// Whether the engine queues `AppWrappers`. Then the engine watches them, and `objects` is its cache.
     shared: bool,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
@@ -177,7 +177,7 @@ impl Wrappers {
         }
         let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
         let work = async move {
-            // Why: a watch may be behind, and objects that the previous leader created would be created again.
+            // Why: the watches may be behind. The last objects of the previous leader would seem missing and be created again.
             if followed {
                 this.objects.refresh();
                 this.pods.refresh();

@@ -1,5 +1,5 @@
-//! The fence: this worker stops a manager's jobs when it has not heard from that manager for too long. So the manager may start
-//! them elsewhere.
+//! The fence: this worker stops a manager's jobs when it has not heard from that manager for too long. After that time the
+//! manager may start them elsewhere.
 //!
 //! Each manager keeps one lease here. [`Watch`] tells its age; `stop` carries out the consequences.
 //!
@@ -66,7 +66,8 @@ pub(crate) struct Knowledge {
     /// Whether leases were read at all; before that no manager has a standing.
     looked: AtomicBool,
     managers: Mutex<BTreeMap<String, Manager>>,
-    /// Workloads that could not be stopped, and jobs that could not be let go.
+    /// What was last logged about the stop of a manager's jobs, a Workload that could not be stopped, and a finalizer that
+    /// could not be removed.
     troubles: Troubles<(&'static str, Key)>,
 }
 
@@ -88,8 +89,8 @@ impl Manager {
     fn looked(&mut self, began: Moment, now: Moment, lease: Option<Lease>) {
         let before = self.watch.standing(now);
         if matches!(before, Standing::Doubtful | Standing::Expired) {
-            // Why: a lease ends by time alone. A job that asked since then was refused, and becomes due again only when a change
-            // of standing is seen.
+            // Why: a lease ends by time alone, without a call of `settle`. A job that asked since then was refused. It becomes
+            // due again only if `settle` sees the standing change.
             self.standing = Some(before);
         }
         self.watch.looked(began, lease.as_ref().map(parse));
@@ -125,7 +126,7 @@ impl Fence {
     /// Watches all managers until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let work = async {
-            // Why first: only the copies show whether a lease is missing.
+            // Why the Workloads first: only the copies of a manager show that its lease is missing.
             let mut health = self.caches.workloads.health();
             health.wait_for(|health| *health == Health::Live).await;
             self.watch_over().await;
@@ -225,7 +226,7 @@ impl Fence {
                     ..Manager::default()
                 });
             }
-            // Why under the lock: this time must not be before the last refusal.
+            // Why under the lock: a job may ask until the lock is taken. This time must not be before such a refusal.
             let now = self.uptime.now();
             for (origin, manager) in managers.iter_mut() {
                 let lease = seen.remove(origin);
@@ -273,8 +274,8 @@ impl Fence {
         }
     }
 
-    /// Marks the leases: that shows each manager that this worker watches, and shows this worker the age of the lease. If a
-    /// consequence becomes due first, the remaining leases are marked the next time.
+    /// Marks the leases. A mark shows the manager that this worker watches it, and the answer shows this worker the age of the
+    /// lease. If a consequence becomes due first, the remaining leases are marked the next time.
     async fn mark(&self) {
         let now = self.uptime.now();
         let change = self.next_change(now);
@@ -301,7 +302,8 @@ impl Fence {
             let count = before
                 .and_then(|text| text.parse::<u64>().ok())
                 .unwrap_or_default();
-            // Invariant: the mark changes each time, or the API server would store nothing and prove nothing.
+            // Invariant: each mark has a new number. The API server does not store an unchanged object, so its answer would
+            // prove nothing.
             let patch = json!({ "metadata": {
                 "resourceVersion": lease.metadata.resource_version,
                 "annotations": { annotations::LEASE_WATCHED: count.wrapping_add(1).to_string() },
@@ -318,7 +320,7 @@ impl Fence {
                         manager.refusal.ends();
                     }
                 }
-                // The manager was faster; it is tried again after the next look.
+                // The lease was written or deleted meanwhile; the mark is tried again after the next look.
                 Ok(Written::Conflict | Written::Gone | Written::AlreadyExists) => {}
                 Err(_elapsed) => self.cannot_mark(&origin, "the API server does not answer in time"),
                 Ok(Written::Refused(why) | Written::Unclear(why)) => self.cannot_mark(&origin, &why),
@@ -371,7 +373,7 @@ impl Fence {
         }
     }
 
-    /// Makes the jobs of these managers due again; they may have waited.
+    /// Makes the jobs of these managers due again: they may have been refused a start.
     fn wake_jobs(&self, of: impl Fn(&str) -> bool) {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
             for job in jobs.objects.all() {

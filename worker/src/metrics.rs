@@ -115,7 +115,8 @@ impl Phases {
     }
 }
 
-/// The age of each manager's lease, computed when `/metrics` is read: a stored number would look good although it stands still.
+/// The age of each manager's lease. Why computed when `/metrics` is read: a stored age would stay low if the fence stopped
+/// working.
 struct Ages(Box<dyn Fn() -> Vec<(String, Duration)> + Send + Sync>);
 
 impl fmt::Debug for Ages {

@@ -111,8 +111,8 @@ impl Provisioning {
         }
     }
 
-    /// Makes Workloads due when one of their requests, or the configuration of one of their checks, changes. (A change of
-    /// an `AdmissionCheck` makes every Workload due already.)
+    /// Makes Workloads due when one of their requests, or the configuration of one of their checks, changes. A change of an
+    /// `AdmissionCheck` makes every Workload due without this.
     pub(crate) fn listen(&self) {
         let (owners, due) = (self.owners.clone(), self.due.clone());
         self.requests.listen(move |change| {
@@ -154,8 +154,8 @@ impl Provisioning {
         tasks.spawn(watch_of("provisioningrequestconfigs"), watching);
         let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
         let conditions = async move {
-            // Why: a watch may be behind, and a request of the previous leader would be created again. Nothing is decided before
-            // these are listed (`spec/safety.md` F6).
+            // Why: the watches may be behind. The last request of the previous leader would seem missing and be created again.
+            // Nothing is decided before these are listed (`spec/safety.md` F6).
             if followed {
                 this.requests.refresh();
                 this.templates.refresh();

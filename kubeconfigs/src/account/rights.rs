@@ -163,7 +163,7 @@ impl Account {
                         resource_names: Some(vec![name.clone()]),
                         ..rule("", &["serviceaccounts/token"], &["create"])
                     },
-                    // Why apart: RBAC cannot restrict a creation to a name.
+                    // Why a rule of its own: RBAC cannot restrict `create` to a name.
                     rule(LEASE_GROUP, &["leases"], &["create"]),
                     PolicyRule {
                         resource_names: Some(vec![name.clone()]),
@@ -212,7 +212,7 @@ fn cluster_rules(kinds: &[&Kind]) -> Vec<PolicyRule> {
             &read,
         ),
         rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
-        // Why: its UID tells which cluster it is (`spec/safety.md` 3.8).
+        // Why: the UID of this namespace identifies the worker cluster (`spec/safety.md` 3.8).
         PolicyRule {
             resource_names: Some(vec![IDENTITY.to_owned()]),
             ..rule("", &["namespaces"], &["get"])

@@ -1,7 +1,7 @@
 //! Tokens of the account: created with a limited lifetime, verified before use, and renewed long before they expire.
 //!
 //! Invariant: a renewal replaces the old credential only after the worker's API server has confirmed that the new one belongs to the same
-//! account. After any failure the Secret still holds the old one.
+//! account. After a failure the Secret holds the old credential, or the confirmed new one if the answer to the write was lost.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const RENEW_UNTIL: f64 = 0.7;
 const USER_AGENT: &str = "roadstead-credentials";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Why there is no (new) token.
+/// Why a token could not be requested, verified or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The worker's API server did not hand out a token.
@@ -91,7 +91,7 @@ pub enum Error {
         #[source]
         source: connect::Error,
     },
-    /// The Secret was not replaced; the old credential is still there.
+    /// The Secret was not replaced, or the answer to the write was lost, so that the Secret may hold the new credential.
     #[error("writing secret {name:?} failed: {why}")]
     Write {
         /// Name of the Secret.
@@ -135,7 +135,8 @@ pub fn plan_renewal(now: Timestamp, life: Lifetime, jitter: f64) -> Timestamp {
         .max(now)
 }
 
-/// The same lifetime, beginning now. The worker dates tokens by its clock, and the manager renews them by its own.
+/// The same lifetime, beginning at `now` by the manager's clock. Why: the worker dates tokens by its own clock, which may be off, but the
+/// manager decides when to renew them.
 ///
 /// Spec: safety F18
 fn by_our_clock(life: Lifetime, now: Timestamp) -> Lifetime {
@@ -221,12 +222,13 @@ pub async fn prove(endpoint: &Endpoint, username: &str) -> Result<Client, Error>
     }
 }
 
-/// Replaces the credential in `secret` by a new one of the same account. It requests it from the worker through `worker` (a client with the
-/// current credential), verifies it, then writes the Secret on the manager, provided no other client has written it meanwhile. Returns the
-/// written Secret.
-/// written it meanwhile. Gives back the Secret as it is now.
-/// *Errors*: the step that failed; the Secret then still holds the old credential. Try again with growing pauses.
-/// *Errors*: whatever went wrong; the Secret then still holds the old credential. Try again with growing pauses.
+/// Replaces the credential in `secret` by a new one of the same account, and returns the written Secret.
+///
+/// It requests a token through `worker`, a client with the current credential, and verifies it on the worker. Then it writes the Secret on
+/// the manager; if another client has written the Secret meanwhile, that is an error.
+///
+/// *Errors*: the step that failed. Before the write the Secret still holds the old credential; after [`Error::Write`] it may hold the new
+/// one. Try again with growing pauses.
 pub async fn renew_secret(
     manager: &Client,
     worker: &Client,

@@ -195,7 +195,7 @@ fn judge_name(domain: &str, rules: Rules) -> Result<(), Forbidden> {
     Ok(())
 }
 
-/// Whether an address reaches this machine: the loopback networks, and "no address", which systems treat the same.
+/// Whether an address reaches this machine: a loopback address, or the unspecified address, which systems treat the same.
 fn is_this_machine(address: IpAddr) -> bool {
     match address {
         // Why the whole of 0.0.0.0/8: it means "this network", and Linux connects it to itself.
@@ -204,7 +204,7 @@ fn is_this_machine(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address inside an IPv6 one: mapped, compatible, NAT64 and 6to4 forms all lead there.
+/// The IPv4 address inside an IPv6 address of mapped, compatible, NAT64 or 6to4 form; any other address unchanged.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;

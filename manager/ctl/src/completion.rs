@@ -118,7 +118,7 @@ struct Line {
 
 impl Line {
     fn typed() -> Self {
-        // Why after the dashes: what comes before them is how the shell calls this command.
+        // Why only the words after `--`: the words before it are how the shell calls this command.
         let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
         Self::parse(words)
     }
@@ -129,7 +129,7 @@ impl Line {
             .filter_map(|word| word.into_string().ok())
             .skip(1)
             .peekable();
-        // Why: there --kubeconfig is that of a worker.
+        // Why: for these commands `--kubeconfig` names a worker, but the names are read from the manager.
         let of_worker = words
             .peek()
             .is_some_and(|area| matches!(area.as_str(), "cluster" | "sync"));

@@ -83,7 +83,7 @@ async fn of_job(client: &Client, namespace: &str, name: &str) -> Result<Vec<row:
     Ok(workloads.iter().flat_map(row::targets).collect())
 }
 
-/// The events that are meant, the oldest first.
+/// Reads the events that `about` selects, the oldest first.
 pub(crate) async fn read(api: &Api<Event>, about: &About) -> Result<Vec<Event>, Failure> {
     let found = objects::all(api, None, |event| about.means(event)).await;
     let found = found.map_err(|error| Failure::request("reading the Events failed", &error))?;
@@ -96,7 +96,7 @@ fn in_order(mut events: Vec<Event>, about: &About) -> Vec<Event> {
     events
 }
 
-/// What a watch tells that is not known yet. An Event that is deleted is no news.
+/// The Events that a watch reports as new or changed. The deletion of an Event is not reported.
 fn new(event: watcher::Event<Event>, beginning: &mut Vec<Event>) -> Vec<Event> {
     match event {
         watcher::Event::Init => beginning.clear(),

@@ -50,7 +50,7 @@ pub struct Answer {
     pub view: View,
 }
 
-/// The answers for every Workload that is meant.
+/// The answers for every Workload that the name matches.
 pub(crate) async fn answers(
     client: &Client,
     namespace: &str,
@@ -64,7 +64,7 @@ pub(crate) async fn answers(
     let mut answers = Vec::new();
     for workload in found {
         let mut view = view(&workload, now);
-        // Why only then: any other reason says more.
+        // Why only for this reason: every other reason says more.
         if view.reason == PENDING_EVALUATION
             && let Some(line) = line::read(client, &workload, now).await
         {

@@ -55,7 +55,7 @@ pub async fn run(args: &Get, clock: fn() -> Timestamp) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which objects are meant.
+/// Which objects the user asked for.
 #[derive(Clone, Debug)]
 struct Asked {
     what: What,
@@ -114,7 +114,7 @@ impl Asked {
         })
     }
 
-    /// Whether an object that a watch shows is meant.
+    /// Whether the user asked for an object that a watch shows.
     fn means(&self, object: &DynamicObject) -> bool {
         self.name.as_ref().is_none_or(|name| match self.what {
             What::Jobs => explain::means(object, name),
@@ -130,7 +130,7 @@ impl Asked {
         }
     }
 
-    /// What is said instead of an empty table.
+    /// The sentence that is printed instead of an empty table.
     fn none(&self) -> String {
         let with = if self.selector.is_some() {
             " with these labels"
@@ -154,7 +154,7 @@ impl Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
-    /// The columns that are always shown, but the age.
+    /// The columns that are always shown, without the age.
     cells: Vec<String>,
     /// The columns of `-o wide`.
     wide: Vec<String>,
@@ -198,7 +198,7 @@ impl Sheet {
         })
     }
 
-    /// The cells of an object. One that cannot be understood has its name only, and the others are shown all the same.
+    /// The cells of an object. An object that cannot be parsed shows only its name, and hides no other object.
     fn cells(&self, object: &DynamicObject, now: Timestamp, age: &str) -> Vec<String> {
         let (names, wide_names) = self.names();
         let row = self.row(object, now).unwrap_or_else(|error| {

@@ -43,7 +43,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether a shell has asked what can be typed next, and was told.
+/// Answers a shell that asks what can be typed next; returns whether it asked.
 fn completed() -> Result<bool, clap::Error> {
     let here = std::env::current_dir().ok();
     CompleteEnv::with_factory(|| completion::with_names(Cli::command()))

@@ -43,7 +43,7 @@ impl Scope {
         Self::One(named.unwrap_or_else(|| client.default_namespace().to_owned()))
     }
 
-    /// For sentences: `in namespace x`.
+    /// The scope as a part of a sentence: `in namespace x`.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::All => "in any namespace".to_owned(),
@@ -51,7 +51,7 @@ impl Scope {
         }
     }
 
-    /// After a sentence that nothing was found: how to look further.
+    /// The end of a sentence that says that nothing was found: how to look into all namespaces.
     pub(crate) const fn wider(&self) -> &'static str {
         match self {
             Self::All => "",
@@ -60,7 +60,7 @@ impl Scope {
     }
 }
 
-/// All objects that are kept, read page by page.
+/// All objects for which `keep` is true, read page by page.
 pub(crate) async fn all<K>(
     api: &Api<K>,
     selector: Option<&str>,
@@ -84,12 +84,12 @@ where
     }
 }
 
-/// An object with all its fields as one of a kind that is known here.
+/// Converts an object to the type of its kind.
 pub(crate) fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, serde_json::Error> {
     serde_json::from_value(serde_json::to_value(object)?)
 }
 
-/// How objects are printed that are more or less than one.
+/// Whether objects are printed as a list, or a single one by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The object by itself: it was asked for by its name.
@@ -130,7 +130,7 @@ pub(crate) fn print(
     })
 }
 
-/// With four spaces, as kubectl.
+/// JSON with an indent of four spaces, as kubectl prints it.
 fn pretty(value: &Value) -> Result<String, serde_json::Error> {
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
@@ -138,7 +138,7 @@ fn pretty(value: &Value) -> Result<String, serde_json::Error> {
     String::from_utf8(text).map_err(serde_json::Error::custom)
 }
 
-/// Without the book-keeping of fields, which kubectl does not show either.
+/// The object without `managedFields`, which kubectl does not show either.
 fn plain(object: &DynamicObject) -> Result<Value, serde_json::Error> {
     let mut object = object.clone();
     object.metadata.managed_fields = None;

@@ -41,7 +41,7 @@ pub async fn show(args: &Sync) -> Result<(), Failure> {
     report(args, &synced)
 }
 
-/// Creates it. If an object cannot be created, the others still are, and the command fails.
+/// Creates what the worker lacks. If an object cannot be created, the others still are, and the command fails.
 pub async fn apply(args: &Sync) -> Result<(), Failure> {
     let (worker, synced) = look(args).await?;
     for step in &synced.steps {

@@ -1,6 +1,6 @@
-//! `--watch`: what is new about a list, until the output is closed.
+//! `--watch`: prints every change of a list, until the output is closed.
 //!
-//! It ends too when the API server refuses, or cannot be watched for [`FAILURES_MAX`] tries in a row.
+//! It also ends when the API server refuses the request, or when [`FAILURES_MAX`] tries in a row have failed.
 
 use std::fmt::Debug;
 use std::io::Write;

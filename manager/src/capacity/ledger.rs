@@ -47,7 +47,7 @@ impl Ledger {
         book.ages.push_back((now, place, workload.clone()));
     }
 
-    /// What was sent there lately, without `workload` itself.
+    /// The amounts that were sent to a queue lately, without those of `workload` itself.
     pub(crate) fn coming(
         &self,
         (cluster, queue): (&ClusterName, &str),

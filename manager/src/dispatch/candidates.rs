@@ -1,4 +1,5 @@
-//! What is known of each cluster for one Workload beside its objects: the room in its queues, and the settings of its administrator.
+//! What is known of each cluster for one Workload besides its objects: the room in its queues, and the settings of its
+//! administrator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ pub(super) fn sites(
         let remote = d.registry.get(&name);
         let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
-            // Why only where room is asked for: another dispatcher asks it at the same time as the others, so it delays none.
+            // Why the breaker counts only if room is asked for: another dispatcher asks this worker together with others, so it
+            // delays no Workload.
             (Some(asked), Some(remote)) => match remote.link(|link| link.unusable().map(str::to_owned)) {
                 Some(words) => Room::Closed(Closed::NotAnswering { words }),
                 None => remote.queues.room(&queue, asked, |queue| {
@@ -82,9 +84,9 @@ pub(super) fn sites(
     clusters.into_iter().map(site).collect()
 }
 
-/// Whether a cluster holds nothing of ours any more: no object is there as far as is known, and no Workload is placed there. A
-/// cluster that is given up, or has been lost for the whole timeout, is not waited for; objects that are left there are found if it
-/// ever comes back.
+/// Whether a cluster is free: its objects were read and none of ours is left, and no unfinished Workload is placed there. A
+/// cluster that is given up, or was lost for the whole timeout, counts as free although objects may be left; they are found if it
+/// comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
     let is_placed =
         |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");

@@ -24,22 +24,22 @@ use tokio::time::timeout;
 use super::Dispatch;
 use crate::remote::needs::{ANSWER_MAX, objects};
 
-/// What is brought in one namespace of a worker; it exists only with the consent of both namespaces.
+/// Brings objects into one namespace of a worker. It exists only if that namespace and the one on the manager consent.
 pub(super) struct Carrier<'a> {
     d: &'a Dispatch,
     worker: &'a Client,
     namespace: &'a str,
 }
 
-/// Whether an object can be brought.
+/// The content of an object to bring, or why it cannot be brought.
 enum Source {
     Content(Value),
-    /// Why it cannot.
+    /// Why the object cannot be brought.
     Not(&'static str),
 }
 
 impl<'a> Carrier<'a> {
-    /// `None` when a namespace does not consent.
+    /// `None` if the namespace on the manager or the one on the worker does not consent.
     ///
     /// *Errors*: it is unknown whether the worker's namespace consents.
     pub(super) async fn with_consent(
@@ -70,7 +70,7 @@ impl<'a> Carrier<'a> {
 
     /// Those of the needs that cannot be brought, each with the reason.
     ///
-    /// *Errors*: that is unknown.
+    /// *Errors*: it is unknown whether one of them can be brought.
     pub(super) async fn left(&self, needs: Vec<Need>) -> Result<Vec<String>, Failure> {
         let mut left = Vec::new();
         for need in needs {
@@ -81,10 +81,11 @@ impl<'a> Carrier<'a> {
         Ok(left)
     }
 
-    /// Brings the needs that the worker lacks, and what is wanted besides if that is possible. Returns the needs that it lacks and
-    /// that cannot be brought, each with the reason.
+    /// Brings the `needs` that the worker lacks, and those of the `wants` that can be brought. Returns the needs that the worker
+    /// lacks and that cannot be brought, each with the reason.
     ///
-    /// *Errors*: a passing one; the same call may succeed later.
+    /// *Errors*: an API server did not answer, or the object was changed meanwhile: the same call may succeed later. A lasting
+    /// one if the content is no valid object.
     pub(super) async fn bring(
         &self,
         needs: BTreeSet<Need>,
@@ -102,7 +103,7 @@ impl<'a> Carrier<'a> {
         Ok(left)
     }
 
-    /// Returns why it cannot be brought.
+    /// Brings one object. Returns why it cannot be brought; `None` if it was brought, or if nothing is to be done.
     async fn bring_one(&self, need: &Need, copy: &Workload) -> Result<Option<String>, Failure> {
         if !need.thing.is_carried() {
             return Ok(None);
@@ -110,7 +111,7 @@ impl<'a> Carrier<'a> {
         let there = objects(self.worker, self.namespace, need.thing);
         let present = match within(there.get_opt(&need.name), ANSWER_MAX).await? {
             Answer::Known(present) => present,
-            // Why not an error: as far as is known the worker has it.
+            // Why not an error: an object that the account may not read is assumed to be on the worker.
             Answer::Forbidden => return Ok(None),
         };
         if present.as_ref().is_some_and(|object| !self.is_ours(object)) {
@@ -196,14 +197,15 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// The reference by which an object goes with the copy of a Workload.
+/// The owner reference that makes the worker's garbage collector remove an object after the copy of the Workload.
 fn owner(copy: &Workload) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": copy.name_any(), "uid": copy.metadata.uid,
     })
 }
 
-/// The patch that gives an object that was brought before this content and this further owner; `None` when it has both.
+/// The patch that gives an object, brought earlier for another job or another content, this content and this copy as a further
+/// owner. `None` if it has both.
 fn change(need: &Need, present: &DynamicObject, content: &Value, copy: &Workload) -> Option<Value> {
     let before = carried(need.thing, &present.data).unwrap_or_else(|_other| json!({}));
     let mut patch = json::difference(&before, content).unwrap_or_else(|| json!({}));
@@ -235,7 +237,9 @@ impl<T> Answer<T> {
     }
 }
 
-/// *Errors*: a passing one.
+/// Waits for a read, at most `limit`.
+///
+/// *Errors*: there was no answer in time, or an error other than 403.
 async fn within<T>(
     read: impl Future<Output = Result<Option<T>, kube::Error>>,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! When a worker that does not answer has certainly stopped what it ran, and the policy for what it may still run.
+//! When a worker that does not answer has certainly stopped its jobs, and the policy for those that it may still run.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use roadstead_jobs::JobKind;
 use super::Dispatch;
 use crate::remote::Remote;
 
-/// How long pods may take to end when they do not say. *Source*: the Pod API.
+/// How long a pod without `terminationGracePeriodSeconds` may take to end. *Source*: the Pod API.
 const POD_GRACE_SECS: u64 = 30;
 /// How many pods a second the controllers of a cluster delete. *Source*: default of `--kube-api-qps` of kube-controller-manager.
 const POD_DELETIONS_PER_SEC: u64 = 20;
 
-/// Whether a worker that does not answer has stopped this Workload.
+/// When a worker that does not answer has certainly stopped this Workload; `Open` if that is not certain.
 pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>) -> Fence {
     let told = |copy: &ApiWorkload| {
         roadstead_convert::lost_policy(copy.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
@@ -29,7 +29,8 @@ pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&Ap
         return Fence::Open;
     }
     let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
-    // Why `MIN` when nothing is left: the clock has gone on since the time of this pass was taken.
+    // Why `MIN` if no time is left: the clock has gone on since this pass read it, so the time of the clock would be in the
+    // future of this pass.
     let at = if left.is_zero() {
         Timestamp::MIN
     } else {
@@ -43,7 +44,8 @@ pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&Ap
     }
 }
 
-/// The policy of the queue that holds the Workload's quota, else that of the configuration; as far as it fits the kind of the job.
+/// The policy for the loss of a worker: that of the ClusterQueue of the Workload, else that of the configuration. It is changed
+/// where it does not fit the kind of the job.
 pub(super) fn lost_policy(
     d: &Dispatch,
     workload: &Workload,
@@ -64,9 +66,10 @@ pub(super) fn lost_policy(
     fitting(said.unwrap_or(d.policy.lost), kind)
 }
 
-/// The policy for a job of this kind.
+/// The policy for a job of this kind: Wait instead of Fence if a stop leaves pods of it.
 ///
-/// Invariant: nothing runs elsewhere beside pods that a stop leaves, and the fence of a worker is a stop.
+/// Invariant: a job does not start on another worker beside pods that a stop of its earlier run leaves. The fence of a worker is
+/// a stop.
 fn fitting(policy: LostPolicy, kind: Option<&dyn JobKind>) -> LostPolicy {
     match policy {
         LostPolicy::Fence if kind.is_some_and(JobKind::stop_leaves_pods) => LostPolicy::Wait,
@@ -74,8 +77,8 @@ fn fitting(policy: LostPolicy, kind: Option<&dyn JobKind>) -> LostPolicy {
     }
 }
 
-/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: the pods before it are told
-/// first.
+/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once, if its own pods are
+/// deleted last.
 ///
 /// Limit: other deletions by that cluster's controllers in the same minutes, and a lower `--kube-api-qps` there, are not counted.
 fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {

@@ -14,11 +14,11 @@ use super::Dispatch;
 use super::owning::group_of;
 use crate::remote::Remote;
 
-/// The jobs on a worker of the kind of a Workload's job. The local job names the kind; when it is gone, the copies on the worker
-/// do. `None` when neither names one.
+/// The worker's jobs of the kind of a Workload's job. The local job names the kind; if it is gone, the objects on the worker do.
+/// `None` if neither names one.
 ///
-/// Limit: a copy that is not adopted yet names no kind. It is deleted although its job may be of a kind that cannot be read; that
-/// job is found as soon as the kind can be read.
+/// Limit: a copy without an owner names no kind. It is deleted even if its job is of a kind that cannot be read; that job is
+/// found as soon as the kind can be read.
 pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) -> Option<&'a KindCache> {
     if let Some(kind) = kind {
         return remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind);
@@ -32,7 +32,7 @@ pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) 
     remote.jobs.iter().find(is_it)
 }
 
-/// Whether a worker serves this kind. Without a kind, nothing is asked of the worker.
+/// Whether a worker serves this kind; `Serving` without a kind, because the worker needs none then.
 pub(super) fn state_on(remote: &Remote, kind: Option<&Kind>) -> KindState {
     let jobs = kind.and_then(|kind| remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind));
     jobs.map_or(KindState::Serving, KindCache::state)

@@ -1,5 +1,5 @@
-//! What is remembered of a Workload between passes: which workers failed, when the present round began, which copies were asked to
-//! go, and where that was refused.
+//! What the manager remembers of a Workload between passes: which workers failed, when the present round began, which deletions
+//! were requested, and which of them were refused.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which costs one
 //! more try. At most [`MAX`] Workloads are remembered, apart from rounds.
@@ -14,13 +14,13 @@ use roadstead_core::moment::later;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_kubeio::cache::Change;
 
-/// How long the first failure keeps a worker out; doubled each time up to the second.
+/// How long a worker is excluded after its first failure, and the longest exclusion. The time doubles with each failure.
 const PAUSE: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
 /// A worker that was a candidate for so long without a failure, for example because the job ran there, begins with the first pause again.
 /// Why not after each run: a job that a worker preempts soon after every start would return to it each time after ten seconds.
 const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
-/// Longest pause when an object that the job names is missing: looking again is cheap, and its owner waits for it.
+/// Longest exclusion of a worker that lacks an object that the job names: looking again is cheap, and the user waits for it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
@@ -30,11 +30,12 @@ pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
     /// When the round under way began; one entry per Workload that is being offered.
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
-    /// The highest number of a dispatch that was seen on a copy, where it is above the present one.
+    /// The highest dispatch number that was seen on a copy, for each Workload whose present number is lower.
     highest: Mutex<BTreeMap<Key, u64>>,
-    /// In which words clusters refused to stop or delete something.
+    /// The texts with which clusters refused to stop or delete an object.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
-    /// UIDs of the objects that we asked to go: jobs that go after their pods, and Workloads until the request is answered.
+    /// UIDs of the objects whose deletion was requested: jobs that are deleted after their pods, and Workloads until the request
+    /// is answered.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Memory {
 type Failures = BTreeMap<ClusterName, (u32, Failure)>;
 
 impl Memory {
-    /// Remembers a failure, unless that cluster is excluded already; returns whether it did.
+    /// Remembers a failure, unless that cluster is excluded for the same cause already. Returns whether it was remembered.
     pub(crate) fn failed(
         &self,
         key: &Key,
@@ -89,7 +90,7 @@ impl Memory {
         };
     }
 
-    /// The highest number of a dispatch that was seen on a copy of a Workload, if it was above its own; else 0.
+    /// The highest dispatch number that was seen on a copy of a Workload, if it was above the Workload's own; else 0.
     pub(crate) fn highest(&self, key: &Key) -> u64 {
         let highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         highest.get(key).copied().unwrap_or_default()
@@ -104,8 +105,8 @@ impl Memory {
         *known = seen.max(*known);
     }
 
-    /// Remembers in which words a cluster refused to stop or delete something; returns whether it is the first refusal. Why not
-    /// whether the words are new: a cluster that refuses in other words each time would have the Workload looked at without end.
+    /// Remembers the text with which a cluster refused to stop or delete an object. Returns whether it is the first refusal. Why
+    /// a new text does not count: a cluster that refuses with another text each time would make the Workload due without end.
     pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
@@ -115,7 +116,7 @@ impl Memory {
         by_cluster.insert(cluster.clone(), words.to_owned()).is_none()
     }
 
-    /// Remembers that a cluster refuses no deletion, or no longer.
+    /// Forgets the refusals of a cluster, because it has accepted a stop or a deletion.
     pub(crate) fn granted(&self, key: &Key, cluster: &ClusterName) {
         self.forget_refusals(key, |one| one == cluster);
     }
@@ -131,13 +132,13 @@ impl Memory {
         }
     }
 
-    /// In which words clusters refused to stop or delete something of a Workload and have not done it since.
+    /// The texts with which clusters refused to stop or delete an object of a Workload, if they have not accepted it since.
     pub(crate) fn refusals(&self, key: &Key) -> BTreeMap<ClusterName, String> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).cloned().unwrap_or_default()
     }
 
-    /// Remembers that an object of a Workload was asked to go; a job, after its pods.
+    /// Remembers that the deletion of an object was requested; of a job, its deletion after its pods.
     pub(crate) fn asked_to_go(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if going.len() >= MAX && !going.contains_key(key) {
@@ -146,7 +147,7 @@ impl Memory {
         going.entry(key.clone()).or_default().insert(uid.to_owned());
     }
 
-    /// Forgets an object that was asked to go, because it has gone or its going is visible.
+    /// Forgets a requested deletion: the object is gone, or the cache shows its deletion.
     pub(crate) fn goes(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uids) = going.get_mut(key) {
@@ -157,8 +158,8 @@ impl Memory {
         }
     }
 
-    /// Forgets an object if this change shows that it is gone. Why: the pass that lets an object go does not always see it gone,
-    /// and the Workload may have been forgotten before.
+    /// Forgets a requested deletion if this change shows that the object is gone. Why: the pass that lets an object go does not
+    /// always see its end, and the Workload may have been forgotten before.
     pub(crate) fn note_gone<K: Resource>(&self, key: Option<&Key>, change: &Change<'_, K>) {
         let uid = |object: &Arc<K>| object.meta().uid.clone();
         let before = change.old.and_then(uid);
@@ -169,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// Whether an object of a Workload was asked to go.
+    /// Whether the deletion of an object was requested.
     pub(crate) fn was_asked_to_go(&self, key: &Key, uid: &str) -> bool {
         let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         going.get(key).is_some_and(|uids| uids.contains(uid))
@@ -270,7 +271,7 @@ mod tests {
         assert!(!memory.was_asked_to_go(&key, "job"));
     }
 
-    /// Also when the Workload was forgotten before its job went.
+    /// This holds even if the Workload was forgotten before its job was gone.
     #[test]
     fn what_is_seen_gone_or_replaced_is_no_longer_remembered() {
         let (memory, key) = (Memory::default(), Key::new("ns", "w"));

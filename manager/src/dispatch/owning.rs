@@ -57,7 +57,7 @@ pub(super) fn owner_of<'a>(d: &'a Dispatch, workload: &Workload) -> Option<Ownin
     })
 }
 
-/// How the objects of a local job and its copies on a worker differ; no difference when there are no local objects any more.
+/// How the objects of a local job and its copies on a worker differ; no difference if the local job is gone.
 pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmatched {
     let stored = d.caches.workloads.get(key);
     let owner = stored.as_deref().and_then(|stored| owner_of(d, stored));
@@ -66,7 +66,7 @@ pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmat
         .unwrap_or_default()
 }
 
-/// How they differ, when the job of the Workload is already read.
+/// The same for a caller that has read the `owner` already.
 pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &CachedJob) -> Unmatched {
     let Some(whole) = owner.job() else {
         return Unmatched::default();
@@ -82,9 +82,9 @@ pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &Cached
     unmatched
 }
 
-/// What the copies of a job on a worker lack of the later changes of its objects.
+/// The changes of the objects of a local job, made after they were sent, that their copies on a worker lack.
 pub(super) fn later(d: &Dispatch, owner: &Owning<'_>, copies: &CachedJob) -> Vec<Later> {
-    // Why not those of pods: the setting is about the spec of a job.
+    // Why changes of a group of pods are sent in any case: the setting is about the spec of a job.
     if !d.may_forward && owner.jobs.kind.kind().members != roadstead_kinds::Members::Group {
         return Vec::new();
     }

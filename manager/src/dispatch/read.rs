@@ -80,7 +80,7 @@ impl Scene {
         dispatch::plan(&observed, now)
     }
 
-    /// When the worker was chosen, as it is stored.
+    /// When the worker was chosen, by the stored state of the check; `None` if none is chosen.
     pub(super) fn chosen(&self) -> Option<Timestamp> {
         let check = self.stored.checks.get(self.check.as_ref()?)?;
         (check.phase == CheckPhase::Ready).then_some(check.since)
@@ -95,7 +95,8 @@ impl Scene {
         self.policy.lost
     }
 
-    /// What must be written before the status of the plan.
+    /// The annotations that must be stored before the status of the plan: the next dispatch number, and the clusters on which the
+    /// job has failed.
     pub(super) fn new_epoch(&self, plan: &Plan) -> Vec<(&'static str, String)> {
         let changed = plan.epoch != self.epoch;
         let number = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
@@ -111,10 +112,11 @@ impl Scene {
         changed.then_some(number).into_iter().chain(failed_on).collect()
     }
 
-    /// What is known of the job when there is no copy to look at.
+    /// What is known of a job that has no copy to read its status from.
     fn fate(&self, plan: &Plan) -> Fate {
         let conditions = &self.stored.conditions;
-        // Why: quota is released only when nothing runs any more, and nothing starts without it.
+        // Why this proves that nothing runs: quota is released only after the last run has stopped, and no run starts without
+        // quota.
         let released = !conditions.is_true("QuotaReserved") && self.stored.cluster.is_none();
         if self.owner != Owner::Managed {
             // Invariant: the status of a job that another controller runs is never written.
@@ -138,7 +140,8 @@ impl Scene {
     }
 }
 
-/// Gathers the scene of one Workload, whose status may be one that is being composed. Without `stored` it is gone.
+/// Gathers what is known of one Workload. Its status may be one that this pass is still composing. `stored` is `None` if the
+/// Workload was deleted.
 pub(super) fn scene(
     d: &Dispatch,
     key: &Key,
@@ -163,7 +166,7 @@ pub(super) fn scene(
         .cluster
         .as_ref()
         .or(stored_status.cluster.as_ref());
-    // Why also a disabled kind where the job runs already: a setting does not end a run.
+    // Why a disabled kind counts as known once the Workload has a cluster: a setting must not end a run.
     let is_known = |group: &str, kind: &str| match holder {
         Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
         None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
@@ -180,8 +183,8 @@ pub(super) fn scene(
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
     let choice = together::choice(d, key, seeking, clusters.clone());
-    // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
-    // config unless it is only followed.
+    // These clusters count even if they cannot be reached or hold no object of the Workload: the one that it is placed on, and
+    // those of the config unless the Workload is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
@@ -209,7 +212,8 @@ pub(super) fn scene(
     });
     let mut remotes: BTreeMap<ClusterName, dispatch::Remote> = remotes.collect();
     for name in &concerned {
-        // Why: its supervisor has not started yet. A configured cluster is never taken for deleted.
+        // Why unreachable: the supervisor of this cluster has not started yet. A cluster that has a MultiKueueCluster never
+        // counts as deleted.
         if d.federation.clusters.named(name.as_str()).is_some() {
             remotes
                 .entry(name.clone())
@@ -219,7 +223,7 @@ pub(super) fn scene(
                 });
         }
     }
-    // Why: a Workload that is only followed is not offered.
+    // Why the configured one is enough: a Workload that is only followed is not offered to a worker.
     let dispatcher = if is_followed {
         d.policy.dispatcher
     } else {
@@ -242,7 +246,8 @@ pub(super) fn scene(
         highest: d.memory.highest(key),
         job,
         kind: kind.map(|kind| kind.kind),
-        // Why 0 for an invalid number: it is below every number that was ever sent, so the next number is above it.
+        // Why 0 for an invalid number: every number that was ever sent is above it, so the next dispatch gets a number above them
+        // all.
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
         }),
@@ -254,7 +259,8 @@ pub(super) fn scene(
     }
 }
 
-/// Whether the job is tried elsewhere when it fails on a cluster. Why no group of pods: a pod keeps the end that it shows.
+/// How often a job that fails on a cluster is tried on another one, and on which clusters it has failed. Why never a group of
+/// pods: a local pod that shows its end cannot start again.
 fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, CachedJob)>) -> Tries {
     let asked = job.filter(|(kind, _)| kind.kind().members != roadstead_kinds::Members::Group);
     let asked = asked.and_then(|(_, job)| job.first().annotations().get(annotations::RETRY_ELSEWHERE));
@@ -269,7 +275,7 @@ fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Cache
     }
 }
 
-/// What a cluster shows of a Workload, if that matters.
+/// What a worker shows of a Workload. `None` if the worker is not `concerned`, and is lost or holds nothing of the Workload.
 fn shown(
     d: &Dispatch,
     remote: &Remote,
@@ -336,7 +342,8 @@ fn owner(
     let owner =
         stored.and_then(|stored| controller(&stored.metadata).or_else(|| stored.owner_references().first()));
     match owner {
-        // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
+        // Why managed: a job of a known kind is missing here only while it is being deleted, and its Workload is deleted after
+        // it.
         Some(owner) if is_known(group_of(&owner.api_version), &owner.kind) => Owner::Managed,
         Some(owner) => Owner::NoAdapter {
             kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)),
@@ -392,12 +399,12 @@ fn twins(d: &Dispatch, owner: &Owning<'_>, stored: &ApiWorkload, copies: &Cached
     }
 }
 
-/// Why its status too: a job that is held may still have some.
+/// Whether a job on a worker may have pods. Why its status of pods counts too: a suspended job may still have some.
 fn pods_there(kind: &dyn JobKind, look: &Look) -> PodsThere {
     match look.pods {
         Pods::None if look.suspended => PodsThere::None,
         Pods::Untold if look.suspended => PodsThere::Untold,
-        // Why not waited for: they may run for days, and the next run begins anew whatever they do.
+        // Why these pods are not waited for: they may run for days, and the next run starts from the beginning whatever they do.
         Pods::Alive if look.suspended && kind.stop_leaves_pods() => PodsThere::Untold,
         Pods::None | Pods::Untold | Pods::Ending | Pods::Alive | Pods::AliveUntil(_) => PodsThere::Some,
     }
@@ -414,8 +421,8 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
     let present = stored.and_then(|w| roadstead_convert::epoch(w.metadata.annotations.as_ref()));
     match (of_uid, ours) {
         (Some(uid), Some(ours)) if ours != uid => 0,
-        // Why also without one: a manager of an earlier version sent it. Why no higher number then: all its copies have the same
-        // number, and only a copy that names our Workload can raise it.
+        // Why a copy without the UID counts: a manager of an earlier version sent it. Why not with a higher number: all copies of
+        // that version have the same number, and only a copy that names our Workload may raise it.
         (None, Some(_)) if number > present.unwrap_or(0) => 0,
         (Some(_) | None, Some(_) | None) => number,
     }
@@ -436,15 +443,15 @@ pub(super) fn find_job<'a>(
     if let Some(job_key) = job_key {
         return remote.jobs.iter().find_map(|jobs| of_workload(jobs, job_key));
     }
-    // Only for a Workload that is gone here, whose job's name is no longer known.
+    // Reached only if the name of the job is unknown, because its Workload was deleted on the manager.
     remote.held.jobs_of(key).into_iter().find_map(|(kind, object)| {
         let jobs = remote.jobs.get(kind)?;
         of_workload(jobs, &jobs.key_of(&*jobs.objects.get(&object)?))
     })
 }
 
-/// The job on a worker with the name of this Workload's job that belongs to another Workload: to an earlier job of that name, whose
-/// pods still end.
+/// A job on the worker that has the name of this Workload's job and belongs to another Workload: an earlier job of that name,
+/// whose pods may still be ending.
 fn former_job<'a>(
     remote: &'a Remote,
     key: &Key,
@@ -498,7 +505,7 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: 
     }
 }
 
-/// The worker's own text: what its checks wait for once it holds quota, else why it has none.
+/// The worker's text about the copy: for which checks the copy waits if it holds quota, else why it holds none.
 fn words(copy: &ApiWorkload) -> String {
     let checks = copy.status.iter().flat_map(|status| &status.admission_checks);
     let open: Vec<String> = checks
@@ -518,8 +525,8 @@ const fn life(deleting: bool) -> Life {
 
 /// The progress of the present run of a job on the workers.
 ///
-/// Why not the pods that the local job counts as no longer needed: its counters never fall, so they include those of an earlier
-/// run. Why not its readiness where it stays held here: it does not show it then.
+/// Why not the counters of the local job for pods that are not needed any more: they never fall, so they include an earlier run.
+/// Why not its readiness if it stays suspended or gated here: such a job shows none.
 pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let owning = owner_of(d, workload)?;
     let job = owning.job()?;
@@ -529,7 +536,7 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
         return None;
     }
-    // Why: a kind without a managed-by field may also run here.
+    // Why: a job of a kind without a managed-by field may run on the manager itself.
     if jobs.kind.kind().managed_by.is_none() && workload.cluster_name().is_none() {
         return None;
     }

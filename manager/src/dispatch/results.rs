@@ -1,8 +1,8 @@
-//! Brings home the results of steps of Argo Workflows. A step that runs on a worker writes its `WorkflowTaskResult` there, and the
-//! workflow controller of the manager waits for it here.
+//! Copies the results of steps of Argo Workflows from workers to the manager. A step that runs on a worker writes its
+//! `WorkflowTaskResult` there, and the manager's workflow controller waits for it on the manager.
 //!
-//! Invariant: a result is copied only from the worker on which the pod of its step runs, and is deleted there only once it is
-//! complete and stored here.
+//! Invariant: a result is copied only from the worker on which the pod of its step runs. It is deleted on that worker only once
+//! it is complete and stored on the manager.
 //!
 //! *Source*: `spec/jobs.md 13.2`.
 
@@ -42,7 +42,7 @@ pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: Cancellat
             bell.add(change.key.clone(), Lane::Placed);
         }
     });
-    // Why after that: a result that comes between the two is due twice, and none is missed.
+    // Why after `listen`: a result that appears in between is due twice, and none is missed.
     for result in results.all() {
         due.add(key_of(&*result), Lane::Placed);
     }

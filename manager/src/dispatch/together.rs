@@ -24,15 +24,15 @@ use super::kind::state_on;
 use crate::sites;
 use crate::steps::pods_of;
 
-/// Where a job may go that has no cluster yet.
+/// Where a job without a cluster may go.
 pub(super) struct Choice {
     /// The clusters.
     pub(super) clusters: Vec<ClusterName>,
-    /// The name of the Workload that goes first: until it has a cluster, this job has none.
+    /// The name of the Workload that is placed first: this job gets no cluster before that Workload has one.
     pub(super) behind: Option<String>,
 }
 
-/// Where a job may go, of the clusters of its check; without a job that seeks one, to each.
+/// The clusters of the check to which a job may go; all of them if `job` is `None`, because it seeks no cluster.
 pub(super) fn choice(d: &Dispatch, key: &Key, job: Option<&CachedJob>, clusters: Vec<ClusterName>) -> Choice {
     let pod = job.map(CachedJob::first);
     let stays = |pod: &&Arc<DynamicObject>| pod.annotations().get(SPREAD).is_none_or(|said| said != "true");
@@ -59,8 +59,8 @@ fn course(d: &Dispatch, key: &Key, pod: &DynamicObject, may: impl Fn(&ClusterNam
     decided.unwrap_or_else(|| search.end())
 }
 
-/// The first answer for a Workload with a pod of the same family, and whether that pod was made from the same template. A Workload with
-/// several such pods is asked about for each.
+/// The first answer for a Workload with a pod of the same family. The flag says whether that pod was made from the same template.
+/// For a Workload with several such pods, `answer` is called for each pod.
 fn among_relatives<T>(
     d: &Dispatch,
     pod: &DynamicObject,
@@ -89,7 +89,7 @@ fn place(d: &Dispatch, workload: &Workload, is_alike: bool) -> Place {
     }
 }
 
-/// Whether a Workload holds quota for workers, or is about to be looked at for the first time, and has no cluster yet.
+/// Whether a Workload seeks a cluster: it has none, and it holds quota for workers or has no condition `QuotaReserved` yet.
 fn seeks(d: &Dispatch, workload: &Workload) -> bool {
     let is_over = workload.metadata.deletion_timestamp.is_some()
         || !workload.is_active()
@@ -101,13 +101,14 @@ fn seeks(d: &Dispatch, workload: &Workload) -> bool {
     let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     let mut checks = checks.map(|check| CheckName::from(check.name.as_str()));
     match workload.condition("QuotaReserved") {
-        // Why: its reservation may be on the way to the storage while that of a younger one is there.
+        // Why: its reservation may not be stored yet, although that of a younger Workload is.
         None => true,
         Some(reserved) => reserved.status == "True" && checks.any(|check| d.federation.is_ours(&check)),
     }
 }
 
-/// Whether a cluster can take a pod now. Why another one may follow: a Workflow goes on without the cluster in which it began.
+/// Whether a cluster can take a pod at present. If it cannot, the pod may go to another cluster, because a Workflow continues
+/// without the cluster in which it began.
 fn takes(d: &Dispatch, key: &Key, cluster: &ClusterName) -> bool {
     let Some(stored) = d.federation.clusters.named(cluster.as_str()) else {
         return false;
@@ -122,7 +123,7 @@ fn takes(d: &Dispatch, key: &Key, cluster: &ClusterName) -> bool {
 }
 
 impl Dispatch {
-    /// Looks again at the pods that belong together when one of them has got a cluster, or no longer seeks one.
+    /// When a Workload gets a cluster or stops seeking one, makes the Workloads of its family due that still seek one.
     pub(crate) fn wake_relatives(&self) {
         let Some(pods) = pods_of(&self.caches) else {
             return;
@@ -133,14 +134,14 @@ impl Dispatch {
             let Some(workload) = sought.filter(|_| !change.new.is_some_and(|now| seeks(&this, now))) else {
                 return;
             };
-            // Why one of its pods: those of a group are of one family.
+            // Why one pod is enough: all pods of a group are of one family.
             let mut owners = workload.owner_references().iter();
             let key = |name: &str| Key::new(change.key.namespace.clone(), name);
             if let Some(pod) = owners.find_map(|owner| objects.get(&key(&owner.name))) {
                 this.wake_relatives_of(&pod);
             }
         });
-        // Why too: a pod may be gone before its Workload.
+        // Why the pods too: a pod may be deleted before its Workload.
         let this = self.clone();
         pods.objects.listen(move |change| {
             if let Some(pod) = change.old.filter(|_| change.new.is_none()) {

@@ -1,7 +1,8 @@
 //! A node for each worker cluster, on which pods show where they run.
 //!
-//! Invariant: nothing runs on it. It is Ready as long as this process lives, whatever happens to its cluster. Otherwise a cut cable
-//! there would make the node controller here evict pods. A deleted pod on it goes when its copy has gone.
+//! Invariant: nothing runs on a virtual node. It is Ready as long as this process lives, whatever happens to its worker cluster.
+//! Otherwise a broken connection would make the manager's node controller evict the pods. A deleted pod on the node is removed
+//! once its copy on the worker is gone.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 
@@ -38,7 +39,7 @@ use crate::sites;
 /// How often the lease of a node is renewed, as kubelets do, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);
 const LEASE_SECS: u32 = 40;
-/// When a pod is looked at again while its copy is still there.
+/// How long to wait before the next look at a deleted pod whose copy still exists.
 const LOOK: Duration = Duration::from_secs(1);
 /// How many pods are handled at the same time.
 const WORKERS: usize = 4;
@@ -51,8 +52,8 @@ const FIELD_MANAGER: &str = "roadstead-manager";
 pub(crate) struct Kept(Mutex<BTreeSet<String>>);
 
 impl Kept {
-    /// The name of a cluster's node, if the node exists. Why it may not: the pod garbage collector deletes a pod that is bound to a
-    /// missing node.
+    /// The name of the node of a cluster; `None` if the node does not exist. Why `None` then: the pod garbage collector deletes a
+    /// pod that is bound to a missing node.
     pub(crate) fn node_of(&self, cluster: &ClusterName) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         { kept.contains(cluster.as_str()) }.then(|| names::virtual_node(cluster.as_str()))
@@ -75,8 +76,9 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The address on which the webhook server listens; where it listens on all, the one from which this machine reaches `api_server`,
-    /// which is the address of the pod in a cluster. `None` when neither is known: then an API server says that the node has no address.
+    /// The address and the port of the webhook server. If it listens on all addresses, the address is the one from which this
+    /// machine reaches `api_server`: in a cluster that of the pod. `None` if neither is known: an API server then says that the
+    /// node has no address.
     pub(crate) fn of(webhook: &WebhookServer, api_server: Option<&str>) -> Option<Self> {
         let bound = webhook.host.parse().ok();
         let bound = bound.filter(|address: &IpAddr| !address.is_unspecified());
@@ -86,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// The own address of the way to another one. Nothing is sent.
+/// The local address from which this machine reaches `other`. Nothing is sent.
 fn reaching(other: IpAddr) -> Option<IpAddr> {
     let any = if other.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;
@@ -128,7 +130,7 @@ impl VirtualNodes {
                 ring.add(change.key.clone(), Lane::Placed);
             }
         });
-        // Why after that: a pod that comes between the two is due twice, and none is missed.
+        // Why after `listen`: a pod that appears in between is due twice, and none is missed.
         for pod in self.pods.objects.all().iter().filter(|pod| ends_on_node(pod)) {
             due.add(roadstead_kubeio::cache::key_of(&**pod), Lane::Placed);
         }
@@ -140,7 +142,7 @@ impl VirtualNodes {
         tokio::join!(ending, self.keep(stop));
     }
 
-    /// Ends a pod that was deleted here once its copy has gone.
+    /// Removes a deleted pod of the manager once its copy on the worker is gone.
     async fn end(&self, key: &Key) -> Outcome {
         let Some(pod) = self.pods.objects.get(key) else {
             return Outcome::Done;
@@ -163,7 +165,7 @@ impl VirtualNodes {
         }
     }
 
-    /// Whether the pod may run in the cluster of this node. A cluster that is no longer configured is not asked.
+    /// Whether a copy of the pod may exist in the cluster of this node; false if that cluster is not configured any more.
     fn may_have_copy(&self, node: &str, pod: &Key) -> bool {
         let clusters = self.dispatch.federation.clusters.all();
         let mut named = clusters.iter().map(|cluster| cluster.name_any());
@@ -184,8 +186,8 @@ impl VirtualNodes {
         jobs.is_none_or(|jobs| !knows(jobs) || jobs.objects.get(pod).is_some())
     }
 
-    /// Whether the run of a pod on a lost cluster is over for this manager: an administrator has given the cluster up, or the Workload of
-    /// the pod no longer names it.
+    /// Whether the run of a pod on a lost cluster is over for this manager: an administrator has given the cluster up, or the
+    /// Workload of the pod is not placed on it.
     fn is_given_up(&self, remote: &Remote, pod: &Key) -> bool {
         let cluster = self.dispatch.federation.clusters.named(remote.name.as_str());
         if cluster.is_some_and(|cluster| sites::is_given_up(remote, &cluster)) {
@@ -209,7 +211,7 @@ impl VirtualNodes {
         let changed = Arc::new(Dirty::default());
         let bell = changed.clone();
         clusters.listen(move |change| {
-            // Why not every change: its status is written often.
+            // Why only when a cluster is added or removed: the status of a MultiKueueCluster is written often.
             if change.old.is_none() || change.new.is_none() {
                 bell.mark(());
             }
@@ -239,7 +241,7 @@ impl VirtualNodes {
             tell(troubles, cluster, answer);
         }
         if self.dispatch.virtual_nodes.note(kept) {
-            // Why: a pod whose copy runs already would be looked at only when that copy changes.
+            // Why all pods: one whose copy runs already would wait for the next change of that copy.
             for pod in self.pods.objects.all() {
                 let key = self.pods.key_of(&pod);
                 let kind = self.kind;
@@ -335,7 +337,8 @@ fn ends_on_node(pod: &DynamicObject) -> bool {
     pod.metadata.deletion_timestamp.is_some() && node_of(pod).is_some()
 }
 
-/// Whether a node names this endpoint. Why it may not: another replica, or this one before a restart, had another address.
+/// Whether a node names this endpoint; true without an endpoint. It names another address if another replica wrote it, or this
+/// one before a restart.
 fn answers_at(node: &Node, endpoint: Option<Endpoint>) -> bool {
     let Some(Endpoint { address, port }) = endpoint else {
         return true;

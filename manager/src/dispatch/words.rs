@@ -3,7 +3,7 @@
 use roadstead_core::dispatch::Cause;
 use roadstead_kubeio::failure::Failure;
 
-/// The kind does not exist there. For a missing namespace, API servers use other words.
+/// The failure if the worker does not serve the kind. API servers report a missing namespace with another text.
 pub(super) fn not_served(kind: &str, version: &str) -> Failure {
     Failure::lasting(format!(
         "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
@@ -11,7 +11,7 @@ pub(super) fn not_served(kind: &str, version: &str) -> Failure {
     ))
 }
 
-/// Another write was under way there.
+/// The failure if a creation met another write on the worker.
 pub(super) fn met_another_write(what: &str) -> Failure {
     Failure::passing(format!(
         "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \

@@ -1,4 +1,4 @@
-//! What concerns one worker: its own queue, its own workers, its own client.
+//! Carries out the actions on one worker, with a queue, tasks and a client of its own.
 //!
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
@@ -47,7 +47,7 @@ const WORKERS: usize = 12;
 const OFFER_MAX: Duration = Duration::from_secs(5);
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
-/// When to look again while a write of the Workload is open. Mostly the watch shows the stored object before that.
+/// When to look again while the result of a write of the Workload is unknown. The watch usually shows the stored object earlier.
 const UNSURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Works for one worker until `stop`.
@@ -61,7 +61,7 @@ pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: Cancellat
 }
 
 async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
-    // Why nothing is kept for later: when the worker is connected again, everything that concerns it becomes due.
+    // Why the key is dropped: when the worker is connected again, every Workload that concerns it becomes due.
     let Some(client) = remote.client() else {
         return Outcome::Done;
     };
@@ -78,7 +78,7 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let planned = version();
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
-        // Why before each action: the one before may have taken long.
+        // Why before each action: the previous one may have taken long, and the Workload may have changed since.
         let pause = unknown(d, key).or_else(|| (version() != planned).then_some(Duration::ZERO));
         if let Some(pause) = pause {
             return Outcome::NotYet(pause);
@@ -97,8 +97,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     Outcome::Done
 }
 
-/// When to look again while it is unknown what is stored. The whole cache may be unknown, or only this Workload: it may name this
-/// worker by now, or no longer.
+/// When to look again while it is unknown what is stored; `None` if it is known. Either the caches are not listed, or the result
+/// of a write of this Workload is unknown: the stored Workload may name another worker than the cached one.
 fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
     let knows_job = || { d.caches.workloads.get(key) }.is_none_or(|stored| d.knows_jobs_like(&stored));
     if !d.knows_everything() || !knows_job() {
@@ -200,7 +200,7 @@ impl Site<'_> {
         }
     }
 
-    /// What the job needs, this worker is known to lack, and cannot be brought there.
+    /// The objects that the job needs, that this worker is known to lack and that the manager cannot bring there.
     async fn lacking(&self) -> Result<Vec<String>, Failure> {
         let Some((kind, job)) = &self.scene.local_job else {
             return Ok(Vec::new());
@@ -230,7 +230,8 @@ impl Site<'_> {
         carrier.bring(needs, wants, &copy).await
     }
 
-    /// Waits for the answer to a creation. As soon as it is late, the other Workloads that wait for this worker may go elsewhere.
+    /// Waits at most [`OFFER_MAX`] for the answer to a creation. As soon as the answer is late, the other Workloads that wait for
+    /// this worker may go to other workers.
     ///
     /// *Source*: `spec/multikueue.md 4.3`.
     async fn patiently<T>(&self, offer: impl Future<Output = T>) -> Option<T> {
@@ -253,10 +254,10 @@ impl Site<'_> {
         answer
     }
 
-    /// It is unknown whether the copy was created. One such case is no reason to give it up, because the next request finds out. A
-    /// Workload that has other candidates goes to them at once.
+    /// Handles a creation whose result is unknown. One such failure does not exclude the worker, because the next request shows
+    /// the result. Workloads that wait for this worker and have other candidates go to them at once.
     ///
-    /// Invariant: a copy that turns up there later is removed, because this worker is no candidate then.
+    /// Invariant: a copy that appears later on an excluded worker is removed, because that worker is no candidate then.
     fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), Failure> {
         let detail = format!("creating the workload was not answered: {why}");
         let was_slow = self.remote.link(Link::is_slow);
@@ -291,7 +292,8 @@ impl Site<'_> {
         origin.is_some_and(|origin| **origin == *self.d.origin)
     }
 
-    /// A Workload of that name is there. It is ours and the watch has not shown it yet, or it is of another client.
+    /// Handles a Workload of that name that exists on the worker: it is ours and the watch has not shown it yet, or another
+    /// client made it.
     async fn look_at_existing_workload(&self) -> Result<(), Failure> {
         match self.workloads().get_opt(&self.key.name).await {
             Ok(Some(object)) if self.is_of_us(&object) => {
@@ -315,7 +317,7 @@ impl Site<'_> {
             return Ok(());
         };
         let (uid, memory) = (copy.metadata.uid.as_deref(), &self.d.memory);
-        // Why before: the Workload may vanish from now on, also after it was chosen.
+        // Why before the request: from then on the copy may vanish, even if its worker is chosen meanwhile.
         memory.asked_to_go(self.key, uid.unwrap_or_default());
         match write::delete(&self.workloads(), &self.key.name, uid).await {
             Written::Done(object) => self.remote.workloads.observe(*object),
@@ -332,7 +334,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Tells the user why the copy of an earlier run does not go.
+    /// Remembers why the worker refuses. At the first refusal the Workload becomes due, so that its user is told.
     fn tell_refusal(&self, words: &str) {
         if self.d.memory.refused(self.key, &self.remote.name, words) {
             self.d.due.add(self.key.clone(), Lane::Placed);
@@ -367,8 +369,8 @@ impl Site<'_> {
             "asking the workload to stop",
             Tells::User,
         )?;
-        // Why not for a finalizer too: a refusal after that would be told as the first one. A client that puts its finalizer on
-        // again each time would have the Workload looked at without end.
+        // Why not after a finalizer is taken off too: the next refusal would count as the first one again. A client that puts its
+        // finalizer back each time would then make the Workload due without end.
         self.d.memory.granted(self.key, &self.remote.name);
         Ok(())
     }
@@ -457,7 +459,8 @@ impl Site<'_> {
                 Ok(Some(object)) if self.is_of_us(&object) => {
                     let is_ours = named(&object).as_ref() == Some(self.key);
                     let is_member = jobs.kind.group_of(&copy.metadata).is_some();
-                    // Why nothing more: if it is of an earlier job of that name, the next decision takes it into account.
+                    // Why it is only observed: if it belongs to an earlier job of that name, the next decision takes that into
+                    // account.
                     jobs.objects.observe(object);
                     if is_member && !is_ours {
                         let kind = &jobs.resource.kind;
@@ -565,18 +568,18 @@ impl Site<'_> {
                 self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
                 let kept = jobs.objects.get(&roadstead_kubeio::cache::key_of(&*object));
                 if kept.is_none_or(|kept| kept.metadata.uid.as_deref() != uid) {
-                    // Why: the watch was faster, and shows each change only once.
+                    // Why: the watch has shown the deletion before this answer came, and it shows each change only once.
                     self.d.memory.goes(self.key, uid.unwrap_or_default());
                 }
                 let now = self.going(kind, &object);
                 if !going.ended && now.ended {
-                    // Why: the job ended while it was being deleted, and that end is stored nowhere else. The decision did not know
-                    // of it. The cache does now, so the manager decides again.
+                    // Why the finalizer stays: the job ended while it was being deleted, and its end is stored nowhere else. The
+                    // decision did not know of that end. The cache shows it, so the manager decides again.
                     return Ok(());
                 }
                 match farewell(now) {
                     Farewell::LetGo => self.let_go(&api, jobs, &object).await,
-                    // The next change of the job makes this due again.
+                    // The next change of the job makes the Workload due.
                     Farewell::Wait | Farewell::Delete | Farewell::DeleteAfterPods => Ok(()),
                 }
             }
@@ -615,7 +618,7 @@ impl Site<'_> {
         }
     }
 
-    /// Takes our finalizer off a job whose outcome is stored here, or that will have none.
+    /// Takes our finalizer off a job on the worker, whose outcome is stored on the manager or that will have none.
     async fn let_go(
         &self,
         api: &Api<DynamicObject>,
@@ -662,7 +665,7 @@ impl Site<'_> {
         }
     }
 
-    /// Excludes this worker for a while; the Workload is decided about again.
+    /// Excludes this worker for this Workload for a while, and makes the Workload due.
     fn exclude(&self, cause: Cause, detail: String) {
         let (cluster, now) = (&self.remote.name, (self.d.clock)());
         if self.d.memory.failed(self.key, cluster, cause, detail, now) {
@@ -672,7 +675,7 @@ impl Site<'_> {
     }
 }
 
-/// The job; with this bug planted it vanishes from its worker as soon as it has ended.
+/// For the planted bug `TtlRerun`: makes the job vanish from its worker as soon as it has ended.
 #[cfg(feature = "bugbank")]
 fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
     if is_planted {

@@ -1,7 +1,7 @@
 //! How old our leases are, computed at each scrape.
 //!
-//! Invariant: nothing is kept, so a worker that has left, or on which we keep no lease, has no series, and a number never stands
-//! still while it should grow.
+//! Invariant: no value is kept between two scrapes. So a worker that has left, or on which this manager keeps no lease, has no
+//! series, and the age of a lease that is not renewed always grows.
 //!
 //! *Source*: `spec/multikueue.md 8`.
 

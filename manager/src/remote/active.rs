@@ -39,7 +39,8 @@ impl Fleet {
         let said = { old.iter() }.find(|said| said.type_ == conditions::ACTIVE);
         let last = said.map(|said| said.last_transition_time.0);
         let was_false = said.is_some_and(|said| said.status == "False");
-        // Why: an administrator names a loss by its time, so each loss has its own, also when nothing was stored in between.
+        // Why: an administrator gives up a loss by its time. So each loss needs a time of its own, even if the end of the
+        // previous one was never stored.
         if was_false && last < remote.link(Link::loss_shows_from) {
             old.retain(|said| said.type_ != conditions::ACTIVE);
         }

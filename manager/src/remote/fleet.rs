@@ -25,7 +25,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// The texts of API servers about a kind that they do not serve.
 const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
 
-/// The text of API servers about a credential that they do not know, or no longer.
+/// The text of API servers about a credential that is unknown, expired or withdrawn.
 pub(super) const UNAUTHORIZED: &str = "Unauthorized";
 /// The same in a sentence for the user.
 pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
@@ -34,7 +34,7 @@ pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the creden
 
 /// A question about a cluster.
 pub(crate) type Ask = Box<dyn Fn(&ClusterName) -> bool + Send + Sync>;
-/// What is done with a new cluster, until the token is cancelled.
+/// Starts the work for a new cluster; that work ends when the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
 /// What the supervisors share.
@@ -61,7 +61,7 @@ pub(crate) struct Fleet {
     pub(crate) greet: Greet,
     /// Whether a cluster holds nothing of ours any more.
     pub(crate) is_free: Ask,
-    /// Locked while the cluster of a name is decided.
+    /// Locked while it is decided to which cluster a name leads, so that two names cannot get the same cluster at once.
     pub(crate) naming: tokio::sync::Mutex<()>,
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
@@ -71,8 +71,8 @@ pub(crate) struct Fleet {
     pub(crate) policy: roadstead_core::dispatch::Policy,
 }
 
-/// Why a kind cannot be watched. The text of an API server about a kind that it does not serve names no kind, and its text about an
-/// expired or withdrawn credential is one word.
+/// Why a kind cannot be watched, in a text that helps. The text of an API server about a kind that it does not serve names no
+/// kind. Its text about an expired or withdrawn credential is one word.
 pub(super) fn of_kind(kind: &str, why: String) -> String {
     if NOT_SERVED.iter().any(|words| why.contains(words)) {
         format!("{kind} is not served there ({why}): install its CustomResourceDefinition")

@@ -16,8 +16,8 @@ use crate::metrics::Ended;
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 
-/// Ends when the worker has not given a sign of life for a while, with the reason. Why needed: a cut cable does not end a
-/// connection.
+/// Ends, with the reason, when the worker has given no sign of life for a while or refuses our credential. Why needed: a cut
+/// cable does not end a connection.
 pub(super) async fn lost(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     let renewal_counts_for = || remote.link(|link| link.renewal_counts_for(fleet.lessor.uptime.now()));
     fleet.metrics.contact(&remote.name, (fleet.clock)());
@@ -60,7 +60,7 @@ pub(super) async fn lost(fleet: &Fleet, remote: &Remote, client: &Client) -> Str
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Lives,
-    /// It does not accept our credential (any more).
+    /// The API server does not accept our credential.
     Unauthorized,
     Silent,
 }

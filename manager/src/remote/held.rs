@@ -18,7 +18,7 @@ pub(crate) struct Held(Mutex<Holdings>);
 #[derive(Debug, Default)]
 struct Holdings {
     of: HashMap<Key, Holding>,
-    /// The number of pods of all of them. Why kept: it is read for each Workload of a lost worker.
+    /// The number of pods of all Workloads. Why kept as a sum: it is read for each Workload of a lost worker.
     pods: u64,
 }
 
@@ -26,14 +26,14 @@ struct Holdings {
 #[derive(Debug, Default)]
 struct Holding {
     copy: bool,
-    /// The pods that it asks for, unless it has ended.
+    /// The pods that the copy asks for; 0 once it has ended.
     pods: u64,
     /// The objects of jobs that name it: kind and key.
     jobs: BTreeSet<(usize, Key)>,
 }
 
 impl Holding {
-    /// The pods that it may have; none before there is a job.
+    /// The pods that may exist on the worker: none before it has a job of the Workload.
     fn running(&self) -> u64 {
         if self.jobs.is_empty() { 0 } else { self.pods }
     }
@@ -95,7 +95,7 @@ impl Held {
         held.pods = held.pods.saturating_sub(before).saturating_add(now);
     }
 
-    /// How many pods our jobs may have there.
+    /// How many pods our jobs may have on the worker.
     pub(crate) fn pods(&self) -> u64 {
         self.lock().pods
     }
@@ -112,7 +112,7 @@ impl Held {
         holding.flat_map(|holding| &holding.jobs).cloned().collect()
     }
 
-    /// All Workloads with an object there, in their order.
+    /// All Workloads with an object on the worker, ordered by key.
     pub(crate) fn all(&self) -> BTreeSet<Key> {
         self.lock().of.keys().cloned().collect()
     }

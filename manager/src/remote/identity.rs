@@ -2,8 +2,8 @@
 //!
 //! Decided in [`roadstead_core::cluster::identity`].
 //!
-//! Invariant: nothing is sent to a cluster before it is recognised, or is known to be another one while the cluster before holds
-//! nothing of ours; and its identity has been stored.
+//! Invariant: nothing is sent to a cluster before its identity is stored. If it is another cluster than the stored one, it is
+//! accepted only if the stored one is free of our objects.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
@@ -32,7 +32,7 @@ fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recognised {
     Enter,
-    /// This process knows another cluster under this name: it must begin anew.
+    /// The caches of this process are of another cluster under this name: its supervisor must start again with empty caches.
     BeginAnew,
     Refused(Reason, String),
     /// Its identity cannot be read, or cannot be stored: the attempt to connect has failed.
@@ -62,7 +62,7 @@ fn management_cluster(name: &str) -> String {
 }
 
 impl Fleet {
-    /// Whether a cluster may be connected where its Secret leads now.
+    /// Whether the cluster to which the Secret leads may be connected under this name.
     pub(super) async fn recognise(
         &self,
         remote: &Remote,
@@ -95,7 +95,7 @@ impl Fleet {
         };
         let mut recognised = self.recognise_as(remote, &found).await;
         for _ in 1..TRIES {
-            // Why once more: the read may be older than what is stored.
+            // Why more tries: the MultiKueueCluster that was read from the cache may be older than the stored one.
             let Recognised::Failed(_) = recognised else { break };
             tokio::time::sleep(LOOK).await;
             recognised = self.recognise_as(remote, &found).await;
@@ -105,7 +105,8 @@ impl Fleet {
 
     async fn recognise_as(&self, remote: &Remote, found: &Identity) -> Recognised {
         let name = remote.name.as_str();
-        // Why one at a time: of two names for one cluster the second must see what is remembered of the first.
+        // Why one name at a time: if two names lead to one cluster, the second must see the identity that was stored for the
+        // first.
         let _one_at_a_time = self.naming.lock().await;
         let Some(cluster) = self.clusters.named(name) else {
             return Recognised::Failed("the MultiKueueCluster is gone".to_owned());
@@ -117,7 +118,8 @@ impl Fleet {
         }
         let other = self.other_name(name, found);
         let next = match (&other, known.as_ref()) {
-            // Why nothing: the cluster before holds nothing, and the two names may have exchanged their clusters.
+            // Why the stored identity is removed: its cluster holds nothing of ours, and the two names may have exchanged their
+            // clusters.
             (Some(_), _) if !is_same => None,
             (Some(_), _) => known.clone(),
             (None, Some(known)) if is_same => Some(known.updated(found)),

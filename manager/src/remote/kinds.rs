@@ -1,4 +1,4 @@
-//! Kinds of jobs on a connected worker: each comes, goes and fails by itself.
+//! Follows the kinds of jobs on a connected worker, each one independent of the others.
 //!
 //! Invariant: no event of a kind ends the connection. Workloads that depend on a kind are looked at again when the jobs of this
 //! kind are known again.

@@ -1,15 +1,15 @@
 //! The lease of this manager on each of its workers: claimed before anything is done there, renewed as long as the worker is
 //! connected.
 //!
-//! It tells two things. To the worker: its manager is there. To another manager of the same origin: these objects are not its own.
-//! [`roadstead_core::lease`] decides what follows.
+//! The lease tells the worker that its manager lives. It tells another manager of the same origin that the objects on the worker
+//! are not its own. [`roadstead_core::lease`] decides what follows.
 //!
-//! All replicas of a manager have one identity here. That is safe because only the leader renews, under the permit of its process.
-//! It is quick because the next leader need not wait: it reads the lease, treats it as sent in that moment, and goes on from its
-//! number and version. No write of its predecessor that is still under way can be stored after that.
+//! All replicas of a manager share one identity here. That is safe because only the leader renews, under the permit of its
+//! process. The next leader need not wait: it reads the lease, treats it as sent in that moment, and continues from its number
+//! and version. After its first renewal, no write of its predecessor that is still under way can be stored.
 //!
 //! Invariant: each renewal carries the version of the one before it and a number one higher, and is noted as sent before it is
-//! sent. An account that may not keep a lease gets none: its worker is treated like one of another make.
+//! sent. Where our account may not keep a lease there is none, and the worker is treated like one that does not watch leases.
 //!
 //! *Source*: `spec/safety.md 3.2, 3.4, 3.8`.
 
@@ -41,9 +41,9 @@ use super::Remote;
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How many times one renewal may meet a newer version.
+/// How often one renewal is tried if the stored lease has a newer version.
 const TRIES: u32 = 4;
-/// How often an account that may not keep a lease tries again, at least.
+/// Longest pause before a forbidden renewal is tried again.
 const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
 /// How often the own cluster's identity is read at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
@@ -53,9 +53,9 @@ pub(crate) struct Lessor {
     pub(crate) namespace: String,
     pub(crate) terms: Terms,
     pub(crate) namespaces: Arc<Cache<Namespace>>,
-    /// The monotonic clock that counts.
+    /// The monotonic clock, by which leases lapse.
     pub(crate) uptime: Uptime,
-    /// Why each lease that is not renewed fails.
+    /// Why the last renewal failed, by worker.
     pub(crate) troubles: Troubles<ClusterName>,
     /// The wall clock, for texts.
     pub(crate) clock: Clock,
@@ -65,9 +65,9 @@ pub(crate) struct Lessor {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     Kept,
-    /// It is unknown whether it is stored.
+    /// It is unknown whether the renewal is stored.
     Unclear(String),
-    /// This account may not keep a lease there, or there is no place for it.
+    /// Our account may not keep a lease on the worker, or the worker lacks the namespace or the API for it.
     Forbidden(String),
     /// Another manager keeps it; the sentence for the user.
     Taken(String),
@@ -84,7 +84,7 @@ impl Lessor {
         }
     }
 
-    /// When nothing runs any more on a worker that does not answer.
+    /// From when on nothing of ours runs on a worker that does not answer, and how long it is until then.
     pub(crate) fn closing(&self, remote: &Remote, drain: Duration) -> (Closing, Duration) {
         let closing = remote.link(|link| link.grant().closing(drain));
         let left = match closing {
@@ -113,7 +113,7 @@ impl Lessor {
         }
     }
 
-    /// One renewal, from a fresh look at what is stored unless `lease` is what is stored.
+    /// Renews once. `lease` is the stored lease after the previous renewal; if it is `None`, the stored lease is read first.
     pub(crate) async fn renew(&self, client: &Client, remote: &Remote, lease: &mut Option<Lease>) -> Renewed {
         let identity = self.identity().await;
         let mut last = String::new();
@@ -140,7 +140,7 @@ impl Lessor {
                 Written::Conflict | Written::AlreadyExists => {
                     "others changed it meanwhile".clone_into(&mut last);
                 }
-                // Why not a refusal: of the lease that was just read.
+                // Why not a refusal: only the lease that was known is gone, and the next try creates it again.
                 Written::Gone if stored.is_some() => "it was deleted meanwhile".clone_into(&mut last),
                 Written::Gone => {
                     let why = format!(
@@ -156,7 +156,7 @@ impl Lessor {
         Renewed::Unclear(last)
     }
 
-    /// The lease that is there now, of any manager.
+    /// The stored lease on the worker, of any manager.
     ///
     /// *Errors*: it cannot be read: `Forbidden`, or `Unclear`.
     async fn stored(&self, client: &Client) -> Result<Option<Lease>, Renewed> {
@@ -174,7 +174,7 @@ impl Lessor {
     async fn read(&self, client: &Client, remote: &Remote) -> Result<Option<Lease>, Renewed> {
         let stored = self.stored(client).await?;
         if let Some(stored) = &stored {
-            // Why as if sent: a predecessor of this process may still be ending.
+            // Why as if sent at this moment: a predecessor of this process may still be ending.
             remote.step(Event::LeaseSent(self.uptime.now(), terms(stored)));
             self.note(remote, stored);
         } else {
@@ -230,8 +230,8 @@ impl Lessor {
         Api::namespaced(client.clone(), &self.namespace)
     }
 
-    /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would count as
-    /// orphans.
+    /// The sentence for the user if another manager holds the lease. Why an old lease is not taken over: the objects of the other
+    /// manager carry our origin, and all of them would be removed as orphans.
     fn taken(&self, stored: &Lease, identity: &str) -> Option<String> {
         let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
         (holder != identity && !holder.is_empty()).then(|| {
@@ -260,7 +260,7 @@ impl Lessor {
             let pause = match self.renew(client, remote, &mut lease).await {
                 Renewed::Kept => self.terms.beat(),
                 Renewed::Unclear(why) => {
-                    // Why no warning yet: most failures are short; when the lease lapses it is logged with this text.
+                    // Why no warning: most failures are short. If the lease lapses, that is logged with this text.
                     tracing::debug!(cluster = %remote.name, "renewing the lease: {why}");
                     let _ = self.troubles.is_news(remote.name.clone(), &why);
                     self.terms.beat()
@@ -287,7 +287,7 @@ impl Lessor {
 
 fn terms(lease: &Lease) -> Terms {
     let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    // Why as a worker reads it: no worker relies on a longer one, whichever manager wrote it.
+    // Why the duration is limited as a worker limits it: no worker relies on a longer one, whichever manager wrote it.
     Terms::written(secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default())
 }
 

@@ -1,7 +1,11 @@
-//! A cluster that leaves: it keeps its MultiKueueCluster, and so its connection, until nothing of ours is there any more.
+//! A MultiKueueCluster that is being deleted stays, and its connection with it, until nothing of ours is left on its cluster.
 //!
-//! Invariant: a cluster has our finalizer from its first connection on, and loses it only when it is deleted and holds nothing of
-//! ours. So a deletion never cuts off a running job, and nothing is left behind.
+//! Invariant: the manager puts its finalizer on a MultiKueueCluster before it sends anything to the cluster. It takes the
+//! finalizer off only if the MultiKueueCluster is being deleted and its cluster counts as free. So a deletion cuts off no running
+//! job and leaves nothing behind.
+//!
+//! *Limits*: if the finalizer cannot be written, the failure is logged and the cluster is used without it. A cluster that is
+//! given up, or was lost for the whole timeout, counts as free.
 //!
 //! *Source*: `spec/safety.md 3.8, F28`.
 
@@ -20,9 +24,9 @@ use super::told::REMEDY;
 
 /// How often a cluster that leaves is looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// How often what must be stored before a cluster is connected is tried each time.
+/// How many times in a row a write is tried that must be stored before a cluster is connected.
 pub(super) const TRIES: u32 = 5;
-/// How often it is looked whether the finalizer is on.
+/// How often the manager checks that its finalizer is on.
 const HOLD_PAUSE: Duration = Duration::from_secs(10);
 
 /// The condition of a cluster that leaves and does not answer.
@@ -31,13 +35,13 @@ const KIND: &str = "Leaving";
 const HOLDING: &str = "putting the finalizer on";
 const FINALIZERS: &str = "writing finalizers";
 
-/// Whether it is being deleted and waits for our finalizer.
+/// Whether a MultiKueueCluster is being deleted and waits for our finalizer.
 pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
     cluster.metadata.deletion_timestamp.is_some() && cluster.finalizers().iter().any(|f| f == LEAVING)
 }
 
 impl Fleet {
-    /// Puts our finalizer on before anything of ours is sent there.
+    /// Puts our finalizer on, before anything of ours is sent to the cluster.
     pub(super) async fn hold(&self, name: &str) {
         for _ in 0..TRIES {
             let Some(cluster) = self.clusters.named(name) else {
@@ -64,7 +68,7 @@ impl Fleet {
         self.told.failed(name, HOLDING, &why);
     }
 
-    /// Puts it on again where it could not be put on, or was taken off. Never ends by itself.
+    /// Puts our finalizer on again if that failed before, or if another client took it off. Never ends by itself.
     pub(super) async fn keep_holding(&self, name: &str) {
         loop {
             tokio::time::sleep(HOLD_PAUSE).await;
@@ -72,7 +76,7 @@ impl Fleet {
         }
     }
 
-    /// Lets every cluster go that leaves and holds nothing any more.
+    /// Takes our finalizer off every MultiKueueCluster that is being deleted and whose cluster is free.
     pub(super) async fn let_go(&self) {
         for cluster in self.clusters.all().into_iter().filter(|cluster| leaves(cluster)) {
             if !(self.is_free)(&cluster.name_any().into()) {
@@ -91,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// Writes what a lost cluster waits for: nothing else shows it, and it may wait for ever.
+    /// Writes why a lost cluster is not deleted: nothing else shows it, and the deletion may wait for ever.
     async fn tell_why(&self, cluster: &MultiKueueCluster) {
         let name = cluster.name_any();
         let remote = self.registry.get(&name.as_str().into());
@@ -127,7 +131,8 @@ impl Fleet {
         match write::patch(&api, &cluster.name_any(), &json!({"metadata": metadata})).await {
             Written::Done(object) => {
                 let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
-                // Why not when it goes: the watch shows it, and an old object must not come back after that.
+                // Why not if that was the last finalizer: the watch shows the deletion, and after that the old object must not
+                // come back into the cache.
                 if !goes {
                     self.clusters.observe(*object);
                 }
@@ -153,7 +158,7 @@ impl Fleet {
     }
 }
 
-/// The conditions of a cluster that leaves and holds something, if they are to change.
+/// The conditions of a cluster that leaves and still holds objects; `None` if they need no change.
 fn told(name: &str, (old, is_lost): (&[Condition], bool), now: Timestamp) -> Option<Vec<Condition>> {
     if old.iter().any(|one| one.type_ == KIND) == is_lost {
         return None;

@@ -1,8 +1,8 @@
-//! Whether a worker has the objects that the pods of a job name. The manager asks before it offers the job: a failure there is far
-//! from where its user looks.
+//! Whether a worker has the objects that the pods of a job name. The manager asks before it offers the job, because its user
+//! would hardly see a failure on the worker.
 //!
-//! This room only reads, and only names: of a Secret it reads only the metadata. What the account may not read is unknown, and the worker
-//! is then assumed to have it.
+//! This module only reads, and only names: of a Secret it reads only the metadata. What the account may not read is unknown, and
+//! the worker is then assumed to have it.
 //!
 //! *Source*: `spec/experience.md 5`.
 
@@ -17,9 +17,9 @@ use kube::{Api, Client};
 use roadstead_jobs::needs::{Need, Thing};
 use tokio::time::{Instant, timeout};
 
-/// How long one answer is waited for.
+/// Longest wait for one answer.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long a kind that may not be read is not asked for again.
+/// How long the manager does not ask again for a kind that its account may not read.
 const UNREADABLE: Duration = Duration::from_mins(5);
 
 /// The kinds that the account may not read in a namespace of a worker, and since when that is known.
@@ -41,7 +41,7 @@ impl Unreadable {
     }
 }
 
-/// What of the needs of a job in this namespace the worker is known to lack.
+/// The needs of a job that the worker is known to lack in this namespace.
 pub(crate) async fn lacking(
     client: &Client,
     namespace: &str,

@@ -1,7 +1,7 @@
 //! What follows when the kubeconfig of a cluster is refused: the refusal is logged, and the manager waits.
 //!
-//! Why not only for a change of the Secret: DNS may give another address for its server without such a change. One bad answer of
-//! DNS would keep the cluster out for ever.
+//! Why it does not wait only for a change of the Secret: DNS may give another address for the server without such a change. One
+//! bad answer of DNS would keep the cluster out for ever.
 //!
 //! *Source*: `spec/safety.md` S4.
 
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// First and longest pause until the next try: those of attempts to connect (`spec/multikueue.md 2.4`).
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(320));
 
-/// The refusals of one cluster, in a row.
+/// The refusals of one cluster since its kubeconfig was last accepted.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     told: Trouble,
@@ -37,7 +37,7 @@ impl Refused {
         }
     }
 
-    /// Waits until another attempt makes sense.
+    /// Waits for a change; if the refusal may pass by itself, at most until the end of the back-off.
     pub(super) async fn wait(&mut self, refusal: &Refusal, nudge: &Notify) {
         let new = || Backoff::new(AGAIN.0, AGAIN.1);
         let pause = refusal

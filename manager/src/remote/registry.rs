@@ -15,7 +15,7 @@ use super::Remote;
 #[derive(Default)]
 pub(crate) struct Registry {
     by_name: DashMap<ClusterName, Arc<Remote>>,
-    /// All of them, rebuilt when a cluster comes or goes, because each decision reads them.
+    /// All clusters by name, rebuilt when one comes or goes, because each decision reads them.
     sorted: RwLock<Arc<[Arc<Remote>]>>,
 }
 

@@ -1,6 +1,6 @@
 //! One supervisor per MultiKueueCluster: loads its credentials, connects, notices loss, connects again.
 //!
-//! Invariant: the supervisor never touches Workloads. It rings bells: connected, lost.
+//! Invariant: the supervisor never touches Workloads. It only reports that its worker was connected or lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use super::told;
 use super::{Place, Remote, heartbeat};
 use crate::steps::{WORKFLOW_LABEL, result_kind};
 
-/// How often the listing is checked, and for how long it is waited for.
+/// At the start: how often the manager checks whether MultiKueueClusters and Secrets are listed, and how long it waits for that.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 const LISTING_MAX: Duration = Duration::from_secs(5);
-/// How often a worker that another manager of our origin uses is looked at again.
+/// How often a worker that is refused is looked at again, for example because another manager uses our origin on it.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// The kind without which a cluster is no worker.
@@ -65,9 +65,9 @@ impl Fleet {
         // Why all clusters on a change of a Secret: a cluster names its Secret, not the other way round, and there are few.
         self.secrets.listen(move |_| set.mark(None));
         touched.mark(None);
-        // Why: after a restart a Secret that is not listed yet would make its cluster inactive for a moment, and with it every
-        // queue that is dispatched there. Why not for ever: an account that may not list Secrets is to read that they are not
-        // found.
+        // Why wait: after a restart a Secret that is not listed yet would make its cluster inactive for a moment, and with it
+        // every queue that dispatches to it. Why not for ever: if the account may not list Secrets, the administrator must be
+        // told that they are not found.
         let listed = async {
             while !(self.clusters.is_live() && self.secrets.is_live()) {
                 tokio::time::sleep(LISTING_PAUSE).await;
@@ -92,7 +92,8 @@ impl Fleet {
                 names = touched.take() => names,
                 Some(ended) = tasks.join_next() => {
                     let begins_anew: Option<ClusterName> = match ended.map_err(JoinError::try_into_panic) {
-                        // Why not ignored: the lease of that cluster would not be renewed any more, nor its condition.
+                        // Why a panic is passed on: otherwise nothing would renew the lease on that cluster or write its
+                        // condition.
                         Err(Ok(panic)) => std::panic::resume_unwind(panic),
                         Ok(name) => name,
                         Err(Err(_cancelled)) => None,
@@ -145,7 +146,7 @@ impl Fleet {
         tasks.shutdown().await;
     }
 
-    /// Begins to supervise a cluster of which nothing is known yet.
+    /// Begins to supervise a cluster, with empty caches.
     fn begin(
         self: &Arc<Self>,
         name: ClusterName,
@@ -178,14 +179,15 @@ impl Fleet {
         )
     }
 
-    /// Why at each attempt: what a name resolves to may change (`spec/safety.md S4`).
+    /// Reads the kubeconfig of a cluster and builds its client. Why at each attempt: the name of the server may resolve to
+    /// another address (`spec/safety.md S4`).
     async fn load_and_dial(&self, name: &str) -> Result<(Endpoint, Client), Refusal> {
         let endpoint = self.load(name)?;
         let client = (self.dial)(endpoint.clone()).await?;
         Ok((endpoint, client))
     }
 
-    /// Ends when the credentials of a cluster are others than these, or are gone.
+    /// Ends when the credentials of a cluster are gone, or are not those of `endpoint` any more.
     async fn credentials_change(&self, name: &str, endpoint: &Endpoint, nudge: &Notify) {
         let print = fingerprint(endpoint);
         loop {
@@ -198,7 +200,8 @@ impl Fleet {
     }
 }
 
-/// Why not for a status: each failed attempt writes one, and would be tried again at once (`spec/multikueue.md` 11.27).
+/// Whether a change of a MultiKueueCluster calls for another attempt to connect. Why not a new status: each failed attempt writes
+/// one, and would be tried again at once (`spec/multikueue.md` 11.27).
 fn has_new_meaning(change: &Change<'_, MultiKueueCluster>) -> bool {
     let version = |cluster: &Arc<MultiKueueCluster>| {
         let meta = &cluster.metadata;
@@ -207,7 +210,7 @@ fn has_new_meaning(change: &Change<'_, MultiKueueCluster>) -> bool {
     change.old.map(version) != change.new.map(version)
 }
 
-/// Runs until `stop`, or until the name leads to another cluster and must be begun anew; then it returns that name.
+/// Supervises one cluster until `stop`. Returns its name if that leads to another cluster, which needs a new `Remote`.
 async fn supervise(
     fleet: Arc<Fleet>,
     remote: Arc<Remote>,
@@ -252,9 +255,10 @@ async fn supervise(
             let recognised = tokio::select! {
                 biased;
                 recognised = Box::pin(fleet.recognise(&remote, &client, &place, timeout)) => recognised,
-                // Why: that may take long, and the new credentials may lead to another cluster.
+                // Why credentials are watched meanwhile: recognising may take long, and the new credentials may lead to another
+                // cluster.
                 () = fleet.credentials_change(&name, &endpoint, &nudge) => {
-                    // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
+                    // Why the event here too: this attempt has ended, even if the next read finds the old credentials again.
                     remote.step(Event::CredentialsChanged((fleet.clock)()));
                     continue;
                 }
@@ -280,7 +284,8 @@ async fn supervise(
     }
 }
 
-/// Opens the queues of a worker. Why not among the healths: a worker whose queues we may not read is a worker all the same.
+/// Watches the queues of a worker. Why their health does not end the connection: a worker whose queues our account may not read
+/// is a worker all the same.
 fn watch_queues(
     fleet: &Fleet,
     remote: &Arc<Remote>,
@@ -324,7 +329,7 @@ fn watch_results(
     ));
 }
 
-/// Opens everything, stays until the connection is lost or the credentials may have changed.
+/// Claims the lease, opens all watches, and stays until the connection is lost or the credentials may have changed.
 async fn serve(
     fleet: &Arc<Fleet>,
     remote: &Arc<Remote>,
@@ -333,7 +338,7 @@ async fn serve(
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
-    // Why first: while another manager has our origin there, none of its objects may even be seen.
+    // Why the lease first: while another manager uses our origin on this worker, its objects must not even be read.
     let mut held = None;
     let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
     if let Renewed::Taken(sentence) = claimed {
@@ -366,7 +371,7 @@ async fn serve(
     if unanswered.exist() {
         tasks.spawn(unanswered.learn(client.clone(), remote.clone()));
     }
-    // Why no kinds of jobs: one that is not served, or cannot be read, is no reason to lose the others.
+    // Why only Workloads decide: a kind of jobs that is not served, or cannot be read, is no reason to lose the others.
     let mut health = remote.workloads.health();
     let opened = if bug!(fleet.policy, ConnectedTooEarly) {
         Ok(())
@@ -383,7 +388,7 @@ async fn serve(
             Some(format!("the lease of this manager cannot be renewed: {why}"))
         }
         (Ok(()), _) => {
-            // Why before it counts as connected: from then on jobs are sent there.
+            // Why the finalizer before the worker counts as connected: from then on jobs are sent there.
             fleet.hold(name).await;
             if bug!(fleet.policy, EarlyEventLost) {
                 fleet.settle(remote).await;
@@ -402,7 +407,7 @@ async fn serve(
                 why = failure(&mut health) => Some(why),
                 why = heartbeat::lost(fleet, remote, &client) => Some(why),
                 why = fleet.lessor.keep(&client, remote, held) => Some(why),
-                // Why beside the rest: as long as the manager's own API server hangs, the worker still needs its lease.
+                // Why in parallel: while the manager's own API server hangs, the lease on the worker must still be renewed.
                 () = fleet.tell(remote) => None,
                 () = credentials_differ(fleet, remote, endpoint, nudge) => None,
             };
@@ -412,7 +417,7 @@ async fn serve(
                 tracing::warn!(cluster = name, "connection lost: {why}");
             }
             fleet.changed.mark(remote.name.clone());
-            // Why: the end of a connection is not yet a failed attempt to connect; that comes next, at once.
+            // Why `None`: the end of a connection is no failed attempt to connect. The next attempt follows at once.
             None
         }
     };
@@ -431,7 +436,7 @@ impl Fleet {
         self.metrics.connected(&remote.name, connected);
     }
 
-    /// Writes that it is connected, and what is found out about the worker from then on. Never ends by itself.
+    /// Writes condition `Active`, then keeps condition `WorkerFence` and the finalizer up to date. Never ends by itself.
     async fn tell(&self, remote: &Remote) {
         let changed = || self.changed.mark(remote.name.clone());
         let tell = async {
@@ -456,7 +461,7 @@ impl Fleet {
     }
 }
 
-/// Reports what failed and why, so that nothing is done there, and waits a while.
+/// Reports why a worker is not used, and waits until something changes, at most `TAKEN_PAUSE`.
 async fn refuse(
     fleet: &Arc<Fleet>,
     remote: &Arc<Remote>,
@@ -497,10 +502,10 @@ async fn failure(health: &mut Follower<Health>) -> String {
     }
 }
 
-/// Ends when the credentials have changed, or are gone and not needed for runs there.
+/// Ends when the credentials have changed, or when they are gone and no run on the worker needs them.
 ///
 /// Unlike the anchor: the deletion of a Secret ends no connection before the jobs there have ended (`spec/safety.md` F28).
-/// Condition `Active` shows at once that it is gone, and nothing new is sent there.
+/// Condition `Active` shows at once that the Secret is gone, and nothing new is sent to the worker.
 async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endpoint, nudge: &Notify) {
     let print = fingerprint(endpoint);
     loop {
@@ -524,7 +529,7 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                 }
                 if !remote.link(Link::is_leaving) {
                     tracing::warn!(cluster = %remote.name, "{}; what runs there is waited for", refusal.message);
-                    // Why another text than when it is lost as well: that is to be logged too.
+                    // Why not the text of a lost worker: if the worker is lost as well, that must be logged too.
                     let why = format!("{}; what runs there is waited for", refusal.message);
                     let (reason, why) = (refusal.reason, &not_loaded(&why));
                     remote.step(Event::SecretGone { reason, why });

@@ -1,6 +1,7 @@
 //! What was logged of each worker: a lasting trouble is logged once, again when its text changes, and when it is over.
 //!
-//! Why by action: a worker may be lost while its condition cannot be written either, and neither trouble ends the other.
+//! Why one entry per action: a worker may be lost while its condition cannot be written either, and the end of one trouble does
+//! not end the other.
 
 use std::time::Duration;
 

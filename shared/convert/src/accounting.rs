@@ -45,7 +45,7 @@ impl Accounting<'_> {
         const RULES: &Rules = &Rules {
             excluded_prefixes: Vec::new(),
             transformations: Vec::new(),
-            // Why: a process that does not decide about quota refuses nothing.
+            // Why: this accounting is for processes that do not decide about quota, so it refuses no Workload.
             claims: Claims::Ignore,
         };
         const BOUNDS: Bounds = Bounds {

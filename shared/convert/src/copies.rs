@@ -152,14 +152,14 @@ pub struct Stamp<'a> {
     pub epoch: u64,
     /// What happens when the worker is lost.
     pub lost: LostPolicy,
-    /// The length of the lease that the manager keeps there, in seconds; `None` when it keeps none.
+    /// The length of the lease that the manager keeps on the worker, in seconds; `None` when it keeps none.
     pub lease_secs: Option<u64>,
 }
 
 /// The number of the dispatch from the annotations; 1 without the annotation, `None` when it is no number.
 pub fn epoch(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     let said = annotations.and_then(|all| all.get(annotations::DISPATCH_EPOCH));
-    // Why not the last number: no other number could follow it.
+    // Why `u64::MAX` is refused: the next dispatch could have no higher number.
     said.map_or(Some(1), |text| {
         text.parse().ok().filter(|number| *number < u64::MAX)
     })
@@ -210,7 +210,7 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     for (key, value) in dispatch_annotations(local, stamp.epoch) {
         notes.insert(key.to_owned(), value);
     }
-    // Why only this policy: the worker acts only on this one.
+    // Why only `Fence` is written: it is the only policy on which a worker acts.
     if stamp.lost == LostPolicy::Fence {
         notes.insert(annotations::WORKER_LOST_POLICY.to_owned(), "Fence".to_owned());
         if let Some(secs) = stamp.lease_secs {
@@ -232,8 +232,8 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
 
 /// The difference between the spec of a copy and the local one. *Source*: `spec/multikueue.md 3.3 R5`.
 ///
-/// Unlike the anchor: `spec.active` is not compared. So a worker that deactivates a copy is no candidate any more; otherwise the copy would
-/// be deleted and created again for ever (`spec/multikueue.md 3.15`).
+/// Unlike the anchor: `spec.active` is not compared. A worker that deactivates its copy stops being a candidate. If the field were
+/// compared, the manager would delete and create the copy again without end (`spec/multikueue.md 3.15`).
 pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
     if compared(&local.spec) != compared(&remote.spec) {
         return Drift::Spec;
@@ -244,7 +244,8 @@ pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
     if same { Drift::None } else { Drift::Priority }
 }
 
-/// The fields that must be equal in a copy. Why all names: a new field of the spec must be decided about here.
+/// The fields that must be equal in a copy. Why every field is named: a new field of the spec must not compile until it is decided here
+/// whether it must be equal.
 fn compared(spec: &api::WorkloadSpec) -> impl PartialEq + '_ {
     let api::WorkloadSpec {
         pod_sets,

@@ -27,7 +27,7 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
     let nothing = api::WorkloadStatus::default();
     let old = stored.status.as_ref().unwrap_or(&nothing);
     let before = inward::status(old);
-    // Why: most passes over a Workload change nothing.
+    // Why an early return: most passes over a Workload change nothing.
     if before == *after {
         return None;
     }
@@ -138,7 +138,7 @@ fn difference<T: Serialize>(old: &T, new: &T) -> Option<Value> {
     (!patch.is_empty()).then(|| json!({ "status": patch }))
 }
 
-/// The patch for an object field. A merge patch merges objects, so removed keys must be named.
+/// The patch for an object field. A merge patch keeps keys that it does not name, so each removed key is set to null.
 fn replacement(before: &Value, after: Value) -> Value {
     match (before, after) {
         (Value::Object(before), Value::Object(mut after)) => {
@@ -268,7 +268,7 @@ pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Valu
     })
 }
 
-/// `old` with this condition `Active`; its time changes only with the truth value.
+/// The conditions `old` with this condition `Active`. Its transition time changes only when its status changes.
 pub fn with_active(
     old: &[ApiCondition],
     active: &Active,

@@ -165,7 +165,7 @@ impl UsageBook {
         self.schedule(local);
     }
 
-    /// A LocalQueue is gone, and with it its past.
+    /// A LocalQueue was deleted: its past usage is forgotten.
     pub fn close(&mut self, local: &Key) {
         if let Some(account) = self.accounts.remove(local) {
             self.due

@@ -175,7 +175,7 @@ impl State {
                     .and_then(|queue| queue.pending.category(ticket)),
                 Place::Out | Place::Holding(_) => None,
             };
-            // Why not always: the sentence that the status shows for the same reason says more.
+            // Why not for the same reason: the sentence that the status already shows says more.
             if let Some(reason) = asleep.map(Reason::Bypassed)
                 && shown_word(record) != Some(reason.word().as_str())
             {
@@ -213,7 +213,7 @@ impl State {
                         why: (queue.active.is_active()).then_some("the cohorts above it form a circle"),
                     });
                 }
-                // Why: the status must not go on showing an obstacle outside of the heap that is gone.
+                // Why: a workload that is in the heap must not go on showing an obstacle that kept it out.
                 let outdated = queue.pending.in_heap(ticket) && shows_obstacle(record);
                 outdated.then_some(Reason::AwaitsTurn)
             }
@@ -276,8 +276,8 @@ fn preempt(key: Key, uid: Uid, eviction: &Eviction) -> Decision {
     }
 }
 
-/// Endings of the messages with which a reservation is taken back because of a queue.
-/// *Source*: `spec/admission-engine.md 3.7, 9.2 B048`.
+/// Endings of the messages with which the lifecycle takes back a reservation because of a queue. *Source*:
+/// `spec/admission-engine.md 3.7, 9.2 B048`.
 const TAKEN_BACK: [&str; 2] = ["is stopped", "is terminating or missing"];
 
 /// Whether the status shows this reason already, in the words with which the reservation was taken back.
@@ -300,7 +300,7 @@ fn shown_word(record: &Record) -> Option<&str> {
     )
 }
 
-/// Whether the workload's status names an obstacle outside of the heap.
+/// Whether the workload shows an obstacle that keeps workloads out of the heap.
 fn shows_obstacle(record: &Record) -> bool {
     let quota = record.workload.status.conditions.get("QuotaReserved");
     match (record.said.as_deref(), quota) {

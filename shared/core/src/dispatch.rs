@@ -51,8 +51,8 @@ pub use waiting::{Missing, Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
-/// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
-/// be started never ends by itself.
+/// How long the manager waits for the end of the remote job after its Workload has finished. The watch of jobs may lag behind the watch of
+/// Workloads. Why a limit: a job that could not be started never ends by itself.
 pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
 /// How the message begins when the job's own field names another controller as its manager. *Source*: `spec/multikueue.md 3.2`.
 pub const NOT_MANAGED: &str = "The owner is not managed by Kueue";
@@ -72,11 +72,11 @@ pub enum RemoteAction {
     DeleteWorkload,
     /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
     StripFinalizer,
-    /// Create the job; of a group the missing copies, and delete the copies without a member.
+    /// Create the job. Of a group: create the missing copies, and delete the copies whose member is gone.
     CreateJob,
-    /// Bring to the copies what the objects of the job got after they were sent.
+    /// Update the copies with what the objects of the local job got after the copies were sent.
     UpdateJob,
-    /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
+    /// Delete the job, with its UID as precondition, and then remove our finalizer. A job that may have pods stays until they are gone.
     DeleteJob,
     /// Copy priority class and priority onto the copy.
     SetPriority,
@@ -93,12 +93,12 @@ pub enum RemoteAction {
 /// plan is carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The number of the dispatch to be. When it differs from the number that was read, it is written before the status. A copy
-    /// with a lower number is then never taken for the next dispatch, also after a crash between the two writes.
+    /// The number of this dispatch, or of the next one. When it differs from the number that was read, it is written before the status. So
+    /// a copy of an earlier dispatch is never taken for one of the next, even after a crash between the two writes.
     pub epoch: u64,
-    /// The cluster on which the job has failed for good in this pass; to be written with the number of the next dispatch.
+    /// The cluster on which the job was found in this pass to have failed for good; it is written with the number of the next dispatch.
     pub failed_on: Option<ClusterName>,
-    /// The highest number that was ever seen on a copy of it; to be remembered.
+    /// The highest dispatch number ever seen on a copy of this Workload; the caller remembers it.
     pub highest: u64,
     /// The status to be.
     pub status: Status,
@@ -109,27 +109,27 @@ pub struct Plan {
     /// The Workload is Finished, and no cluster has the job any more: the local job gets a terminal status made from
     /// condition `Finished`, because there is none to copy.
     pub conclude: bool,
-    /// It is evicted and no cluster can be running it. What the local job still counts as active is stale, so quota can be released
-    /// without waiting for another mirrored status.
+    /// The Workload is evicted, and no cluster can be running it. If the local job still counts active pods, that count is stale, so quota
+    /// can be released without another mirrored status.
     pub stopped: bool,
-    /// Clusters that failed in this pass: to be remembered, with a back-off.
+    /// Clusters that failed this Workload in this pass; the caller remembers them, with a back-off.
     pub failed: Vec<(ClusterName, Cause)>,
-    /// The error of each of these clusters, if it gave one.
+    /// The error or message of each cluster in `failed`, if there is one.
     pub words: BTreeMap<ClusterName, String>,
     /// Events for the Workload, to be emitted when the status is written.
     pub notes: Vec<Note>,
     /// When to look again even if nothing changes.
     pub wake_at: Option<Timestamp>,
-    /// When the present round of the dispatcher began; to be remembered when `status` is written.
+    /// When the present round of the dispatcher began; the caller remembers it once `status` is written.
     pub round: Option<Timestamp>,
     /// The answer of each cluster, when the Workload waits.
     pub seen: Vec<record::Seen>,
-    /// Why it waits, if it does and if the reason is found here.
+    /// Why the Workload waits; `None` when it does not wait, or when dispatch does not know the reason.
     pub waiting: Option<Waiting>,
 }
 
 impl Plan {
-    /// The clusters in the plan; on others there is nothing to do unless they hold an object of the Workload.
+    /// The clusters that the plan names. Other clusters need nothing, unless they hold an object of the Workload.
     pub fn concerned(&self) -> impl Iterator<Item = &ClusterName> {
         let named = self.status.nominated.iter().chain(&self.status.cluster);
         named.chain(self.remote.keys())
@@ -155,8 +155,8 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
     pass.plan
 }
 
-/// Keeps the cluster where the Workload may run while the facts for a decision are not all known. Why: the code that evicts would
-/// forget that cluster (`spec/safety.md` I1).
+/// Keeps the name of the cluster where the Workload may run, in a pass that lacks facts for a decision. Why: an eviction takes the name out
+/// of the composed status, and without the name the job could run twice (`spec/safety.md` I1).
 pub fn hold(stored: &Status, status: &mut Status) {
     status.cluster.clone_from(&stored.cluster);
 }
@@ -177,7 +177,7 @@ impl<'a> Pass<'a> {
             return self.remove_everywhere();
         }
         let Some(check) = self.o.check else {
-            // Why: without quota nothing may run. With quota the check may only be unknown for a moment, so nothing is touched.
+            // Why: without quota no copy may stay. With quota the check may be missing only for a moment, so the copies stay as they are.
             if finished || !quota {
                 self.remove_everywhere();
             }
@@ -186,7 +186,8 @@ impl<'a> Pass<'a> {
         if finished {
             return self.clean_up_finished();
         }
-        // Why: the lifecycle takes back a verdict on a Workload that is deactivated or stopping, so it would be written for ever.
+        // Why not always: the lifecycle resets the verdict on a Workload that is deactivated or stopping, so the two would write without
+        // end.
         if self.o.workload.active && !(quota && evicted) {
             self.refuse_wrong_owner(check);
         }
@@ -224,10 +225,11 @@ impl<'a> Pass<'a> {
         match (quota, evicted, phase) {
             (false, _, _) => self.clear_up(),
             (true, true, _) => self.stop_everywhere(),
-            // Core evicts the Workload next; until then its run is still shown.
+            // The lifecycle evicts the Workload next; until then the local job shows its run.
             (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
             (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
-            // A new round: the leftovers of the last one go first. And a new number is stored before anything is sent with it.
+            // A new dispatch: first the copies of the previous one are removed, and the new number is stored before any copy is sent with
+            // it.
             (true, false, CheckPhase::Pending)
                 if self.plan.status.cluster.is_some() || self.plan.epoch != self.o.epoch =>
             {
@@ -288,8 +290,8 @@ impl<'a> Pass<'a> {
             }
         };
         let epoch = self.o.epoch;
-        // Unlike the anchor: a job that ended is not run again because its Workload was cleaned up, or because another client
-        // deleted the job before its Workload knew (W9). Its status ends the local job, and that ends the Workload.
+        // Unlike the anchor: a job that ended is not run again if its remote Workload was cleaned up, or ended with `OwnerNotFound` because
+        // another client deleted the job first (W9). The mirrored status ends the local job, and the local job ends the Workload.
         let vanished = |w: &RemoteWorkload| {
             w.finished
                 .as_ref()
@@ -310,7 +312,7 @@ impl<'a> Pass<'a> {
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         };
         if copies.has_foreign_job() {
-            // Unlike the anchor: there it is tried for ever (`spec/multikueue.md` 10.F21).
+            // Unlike the anchor: there the manager retries for ever (`spec/multikueue.md` 10.F21).
             self.plan.failed.push((winner.clone(), Cause::NameConflict));
             let message = format!(
                 "Remote job on worker cluster \"{winner}\" is not owned by MultiKueue, resetting for re-dispatch, \
@@ -338,7 +340,7 @@ impl<'a> Pass<'a> {
             self.plan.failed.push((winner.clone(), Cause::SpecDrift));
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }
-        // Why the job too: it is kept only until its outcome is stored here, and it will have none.
+        // Why the job too: a job that is being deleted before it ended has no outcome to wait for.
         let dying = copies
             .our_job()
             .is_some_and(|job| job.life == Life::Deleting && !job.finished);
@@ -353,7 +355,7 @@ impl<'a> Pass<'a> {
         self.run_on(check, winner, copies);
     }
 
-    /// Creates the job on the decided winner, or follows it.
+    /// Creates the job on the winner; if the winner has it already, updates and mirrors it.
     fn run_on(&mut self, check: &CheckName, winner: &ClusterName, copies: &Copies) {
         let current = copies.current_job(self.o.epoch);
         if current.is_some() && !self.awaits_verdict(winner, copies) {
@@ -365,7 +367,7 @@ impl<'a> Pass<'a> {
             Some(_) | None => {}
         }
         if let Some(job) = copies.our_job().filter(|_| current.is_none()) {
-            // A job of an earlier dispatch is in the way of this one's.
+            // A job of an earlier dispatch has the name of the job that this dispatch would create.
             return self.remove_job(winner, *job);
         }
         if self.site(winner).kind == KindState::NotServed {
@@ -375,7 +377,7 @@ impl<'a> Pass<'a> {
             return self.retry(check, message, Some(Severity::Warning));
         }
         if copies.has_former_job() {
-            // Why it is not waited for: its pods may take long to end, and other workers may have room.
+            // Why the earlier job is not waited for: its pods may take long to end, and other workers may have room.
             let message = format!(
                 "An earlier job of this name still ends on worker cluster \"{winner}\", resetting for re-dispatch, \
                  Previously: \"Ready\""
@@ -391,7 +393,7 @@ impl<'a> Pass<'a> {
                 .checks
                 .get(check)
                 .is_some_and(|c| c.phase == CheckPhase::Ready);
-        // Why also without it: the last members of a group may be going, and wait here until their copies are gone.
+        // Why also without a local job: the last members of a group may be going, and stay on the manager until their copies are gone.
         let has_any = self.o.job.present || current.is_some();
         if !decided || !has_any || self.o.job.finished {
             return;
@@ -402,7 +404,7 @@ impl<'a> Pass<'a> {
             .get(winner)
             .filter(|failure| failure.until > self.now)
         {
-            // Unlike the anchor: a creation that the worker refused is not tried there for ever (`spec/multikueue.md` 10.F21).
+            // Unlike the anchor: there a refused creation is retried on the same worker for ever (`spec/multikueue.md` 10.F21).
             Some(failure) => {
                 let message = format!(
                     "Remote job cannot be created on worker cluster \"{winner}\", resetting for re-dispatch \
@@ -433,9 +435,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Removes all remote objects, but the winner's job only after its end was mirrored.
+    /// Removes all remote objects of a finished Workload, but the winner's job only after its end was mirrored.
     ///
-    /// Unlike the anchor: a job that was cleaned up before that is not run again to learn its end (`spec/safety.md` W9).
+    /// Unlike the anchor: if the winner's job was cleaned up before its end was mirrored, it is not run again to learn that end
+    /// (`spec/safety.md` W9).
     fn clean_up_finished(&mut self) {
         let unmirrored = self.o.job.present && !self.o.job.finished;
         let Some(winner) = self.plan.status.cluster.clone().filter(|_| unmirrored) else {
@@ -466,9 +469,9 @@ impl<'a> Pass<'a> {
         self.remove_everywhere();
     }
 
-    /// The Workload is evicted: its runs are asked to stop and are mirrored until quota is released.
+    /// The Workload is evicted: its remote runs are asked to stop, and are mirrored until quota is released.
     ///
-    /// Unlike the anchor: there quota waits for a mirrored status that may never come (`spec/multikueue.md` 13.B2).
+    /// Unlike the anchor: there quota is held until a mirrored status arrives, which may never come (`spec/multikueue.md` 13.B2).
     fn stop_everywhere(&mut self) {
         let why = self
             .plan
@@ -492,7 +495,7 @@ impl<'a> Pass<'a> {
             };
             if job.life == Life::Deleting {
                 if job.pods == PodsThere::None {
-                    // Why the Workload too: pods of a group keep the finalizer of their worker's engine until it goes.
+                    // Why the Workload too: the pods of a group keep the finalizer of the worker's engine until their Workload is gone.
                     self.remove(cluster, copies);
                     continue;
                 }
@@ -505,21 +508,21 @@ impl<'a> Pass<'a> {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
                     } else if job.pods == PodsThere::Untold {
-                        // Why: a status that does not count its last pods never shows that they are gone. A job that goes after its
-                        // pods does.
+                        // Why: the status of this job never shows that its last pods are gone. A deletion does: the job goes only after its
+                        // pods.
                         self.remove(cluster, copies);
                     }
                 }
-                // Why also a copy that does not run: as long as it is active its worker may start it, also again.
+                // Why remove a copy that does not run: while it is active, its worker may start the job, even a second time.
                 Some(w) if w.finished.is_none() && w.active && !job.finished => self.remove(cluster, copies),
-                // No engine is there to stop it.
+                // This job runs without a live Workload, so the worker's engine does not stop it.
                 Some(_) | None if copies.runs() => self.remove(cluster, copies),
                 Some(_) | None => {}
             }
         }
     }
 
-    /// `Rejected`, when the owner cannot be dispatched. *Source*: `spec/multikueue.md 3.2`.
+    /// Sets the check to `Rejected` when the owner cannot be dispatched. *Source*: `spec/multikueue.md 3.2`.
     fn refuse_wrong_owner(&mut self, check: &CheckName) {
         let problem = match self.o.owner {
             Owner::Managed => return,
@@ -570,7 +573,7 @@ impl<'a> Pass<'a> {
     }
 
     fn set_check(&mut self, check: &CheckName, phase: CheckPhase, message: String) {
-        // Why here too: the stored text would differ from it each time, and be written without end.
+        // Why cut here too: a longer text would differ from the stored one in each pass, and be written without end.
         let message = cut(message, MESSAGE_MAX);
         if let Some(state) = self.plan.status.checks.get_mut(check)
             && (state.phase != phase || state.message != message)
@@ -581,7 +584,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Removes the leftovers of the last dispatch, but no outcome.
+    /// Removes the copies of the last dispatch, but keeps and mirrors a job whose end only its worker shows.
     fn clear_up(&mut self) {
         for (cluster, copies) in self.reachable() {
             if self.keeps_outcome(cluster, copies) {
@@ -670,7 +673,7 @@ fn admitted_on(cluster: &ClusterName) -> String {
     format!("The workload was admitted on \"{cluster}\"")
 }
 
-/// Reasons of `Finished` that are no real end. *Source*: `spec/multikueue.md 1.1`.
+/// The failure behind a reason of `Finished` that is no real end of the job. *Source*: `spec/multikueue.md 1.1`.
 fn false_end(reason: &str) -> Option<Cause> {
     match reason {
         OUT_OF_SYNC => Some(Cause::OutOfSync),

@@ -129,7 +129,7 @@ impl Tournament {
         Some(winner)
     }
 
-    /// Usage of a ClusterQueue changed: what was computed for it and its ancestors is no longer valid.
+    /// Usage of a ClusterQueue changed: the shares computed for it and its ancestors are not valid any more.
     pub fn changed(&mut self, ground: &Ground, node: NodeId) {
         let path: Vec<NodeId> = ground.quotas().path(node).collect();
         let root = path.last().copied();

@@ -130,7 +130,7 @@ impl Eq for Listed {}
 pub struct Holders {
     by_uid: BTreeMap<Uid, Arc<Holder>>,
     by_queue: BTreeMap<NodeId, BTreeSet<Listed>>,
-    /// Pairs of preemptor and victim that were displaced because of shares since anything else last happened.
+    /// Preemptor and victim of each preemption because of shares, since anything else last happened.
     displaced: BTreeSet<(Uid, Uid)>,
 }
 
@@ -157,8 +157,8 @@ impl Holders {
         self.displaced.clear();
     }
 
-    /// Whether the preemptor has displaced this victim already and may not do so again. A victim that is still stopping loses nothing if it
-    /// is chosen again.
+    /// Whether the preemptor may not displace this victim by shares: it has done so already, or too many displacements are recorded
+    /// (`DISPLACED_MAX`). A victim that is still stopping may be chosen again, because it loses nothing.
     pub fn is_spared(&self, preemptor: &Uid, victim: &Holder) -> bool {
         let taken = || self.displaced.contains(&(preemptor.clone(), victim.uid.clone()));
         !victim.evicted && (self.displaced.len() >= DISPLACED_MAX || taken())

@@ -15,8 +15,8 @@ use crate::note::Note;
 /// Reason of the Event that reports a start.
 pub const STARTED: &str = "Started";
 
-/// How old a job must be before it becomes the controller of the Workload that was created with it. Until then nothing is lost: the manager
-/// that created both looks after both.
+/// How old a job must be before it becomes the controller of the Workload that was created with it. Until then the manager that created
+/// both looks after both.
 pub const ADOPTION_PAUSE: Duration = Duration::from_secs(30);
 
 /// Everything that the decision about one job depends on.
@@ -62,9 +62,9 @@ pub enum Presence {
 pub enum Scope {
     /// Its namespace does not match `managedJobsNamespaceSelector`.
     Outside,
-    /// Only if it names a queue.
+    /// Roadstead manages it only if it names a queue.
     WithQueue,
-    /// In any case (`manageJobsWithoutQueueName`).
+    /// Roadstead manages it in any case (`manageJobsWithoutQueueName`).
     Always,
 }
 
@@ -180,7 +180,8 @@ pub enum Site {
     Elsewhere,
     /// In a worker cluster, and the job here must stay suspended: otherwise its controller would run it here too.
     ElsewhereOnly,
-    /// The same, and what is not held of it here is only shown, on a node that stands for that cluster.
+    /// In a worker cluster. What is not held back of the job here is only shown, on a virtual node that stands for that cluster, so it may
+    /// stay.
     ElsewhereShown,
 }
 
@@ -324,7 +325,7 @@ pub enum FollowUp {
     OnChange,
     /// After [`ADOPTION_PAUSE`]: then the job becomes the controller of its Workload.
     Adoption,
-    /// With back-off: something must settle first.
+    /// With back-off: a change that is under way must finish first.
     Retry,
     /// With back-off: the prebuilt Workload is missing (`prebuilt workload not found`).
     PrebuiltMissing,
@@ -421,7 +422,7 @@ impl<'a> Draft<'a> {
                 self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
                 Search::Busy
             }
-            // Why not when it is over: the manager that created both removes both.
+            // Why not once the Workload is over: the manager that created it and the job removes both.
             (Control::Claimed(Claim::Ripe), _) if !self.is_over(workload) => {
                 self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
                 Search::Busy
@@ -492,8 +493,8 @@ impl<'a> Draft<'a> {
         Search::Busy
     }
 
-    /// Whether a Workload that no longer describes the job is the only record of one of these: the job may run in another cluster, it has
-    /// ended there but does not show that yet, or its counted pods are being removed.
+    /// Whether a Workload that does not describe the job any more is still the only record of one of these facts: the job may run in
+    /// another cluster; it ended there and does not show that yet; or its counted pods are being removed.
     fn is_needed(&self, workload: &OwnedWorkload) -> bool {
         let goes = workload.presence == Presence::Going && self.counts_pods(workload);
         goes || self.may_run_elsewhere(workload)
@@ -510,8 +511,8 @@ impl<'a> Draft<'a> {
 
     /// Handles a Workload that no longer describes the job and is still needed.
     ///
-    /// Unlike the anchor: a run in a worker cluster is ended first, as when a user deletes the Workload. Suspending the job here ends
-    /// nothing there. Without the Workload no controller would end that run before the next one begins.
+    /// Unlike the anchor: a run in a worker cluster is ended first, as when a user deletes the Workload. Suspending the job here would not
+    /// end that run, and without the Workload no controller would end it before the next run begins.
     fn find_last(&mut self, last: &'a OwnedWorkload) -> Search<'a> {
         if last.presence == Presence::Going || matches!(last.stage, Stage::Finished { .. }) {
             return Search::Found(last);
@@ -530,7 +531,8 @@ impl<'a> Draft<'a> {
         self.notes.push(Note::normal("DeletedWorkload", text));
     }
 
-    /// `all`: no Workload remains afterwards. Why it matters: counted pods would then belong to no Workload.
+    /// Deletes surplus Workloads. `all`: no Workload remains afterwards. Then a Workload whose pods are still counted is only withdrawn,
+    /// because they would belong to no Workload.
     fn delete(&mut self, surplus: &[&OwnedWorkload], all: bool) {
         for workload in surplus {
             self.follow_up = FollowUp::Retry;

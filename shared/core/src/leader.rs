@@ -26,7 +26,7 @@ use crate::lease::Moment;
 
 /// Separates the place of a replica from the stamp of its process.
 const OF_PLACE: char = '#';
-/// The number of looks after a conflict that fit into one pause.
+/// How many looks after conflicts fit into one normal pause.
 const CONFLICT_PAUSES: u32 = 10;
 
 /// The identity of a replica.
@@ -122,7 +122,7 @@ pub enum Step {
 /// Why a leader lost its leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The Lease was deleted when its time was over: another replica may have held one since.
+    /// The Lease was found deleted after this leader's time was over: another replica may have led since.
     Deleted,
     /// Another replica holds the Lease. The text is its name; it is empty when the Lease has no holder although it was not given back.
     Taken(String),

@@ -1,15 +1,15 @@
-//! The lease of a manager on a worker cluster. It tells the worker that the manager has left it alone, and tells the manager when the
-//! worker must have noticed.
+//! The lease of a manager on a worker cluster. By it the worker notices that the manager is gone or cut off, and the manager knows by when
+//! the worker must have noticed.
 //!
-//! The manager renews one object per worker, again and again. A worker that sees no renewal for the length of the lease stops what it runs
-//! for that manager ([`Watch`]). The manager starts the same work elsewhere only when that has certainly happened ([`Grant`]).
+//! The manager renews one Lease object per worker, again and again. A worker that sees no renewal for the length of the lease stops what it
+//! runs for that manager ([`Watch`]). The manager starts the same work elsewhere only when that has certainly happened ([`Grant`]).
 //!
 //! Invariant: the worker's [`Standing::Expired`] comes before the manager's [`Closing::At`], by at least [`Terms::drain`]. This holds
 //! whatever is lost, delayed or reordered, and with clocks whose rates differ by up to a tenth. It rests on two things:
 //! - The manager counts from the moment when it *sent* its last renewal.
 //! - The worker counts from a moment that is *not after* the sending of the renewal it sees, and never from its arrival. Each renewal has a
-//!   number and carries the version of the one before it. So it was sent after the one before was stored, and that one was not yet stored
-//!   when the worker looked and saw an older one.
+//!   number and carries the version of its predecessor, so it was sent after its predecessor was stored. If a look of the worker shows a
+//!   renewal older than that predecessor, the renewal was sent after that look began.
 //!
 //! Nothing here reads the wall clock: a [`Moment`] is time since the start of a process, on a clock that never jumps.
 //!
@@ -111,8 +111,8 @@ impl Terms {
         self.length / 10
     }
 
-    /// The time after the last renewal was sent until the manager may rely on it that nothing runs on the worker any more. It is the sum of
-    /// the length, a tenth for different clock rates, the time that pods take to end, and three tenths for the work of the worker in
+    /// The time from the sending of the last renewal until the manager may rely on it that the worker runs nothing any more. It is the sum
+    /// of the length, a tenth for different clock rates, the time that pods take to end, and three tenths for the work of the worker in
     /// between (a restart included). One and a half lengths when pods end within [`Self::drain`].
     pub fn closed_after(self, drain: Duration) -> Duration {
         let tenth = self.length / 10;
@@ -136,14 +136,14 @@ pub enum Tenure {
 /// The manager's knowledge of its own lease on one worker.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The renewals that may have arrived, as far as they matter: the last renewal of each length.
+    /// The renewals that may have arrived and still matter: the last one, and earlier ones that granted a longer lease.
     sent: Vec<(Moment, Terms)>,
     /// The last mark that the worker wrote on the lease.
     mark: Option<String>,
     /// When this process saw the mark change.
     marked_at: Option<Moment>,
     answered_at: Option<Moment>,
-    /// Until when the last stored renewal lets the worker start something; at first as if a renewal had been stored.
+    /// Until when the last stored renewal lets the worker start jobs. A new grant counts as if a renewal had just been stored.
     starts_until: Moment,
     /// An earlier process has recorded that the worker watches the lease, and this process has not heard from the worker yet.
     recorded: bool,
@@ -156,7 +156,8 @@ pub enum Closing {
     At(Moment),
     /// From that moment on, if the worker still does what an earlier process of this manager has recorded.
     Recorded(Moment),
-    /// The worker never watched the lease, or it had stopped watching when it was last heard. Then possibly nothing stops the jobs there.
+    /// Never for certain: the worker was not seen to watch the lease, or had stopped watching when it was last heard. So possibly nothing
+    /// stops the jobs there.
     Never,
 }
 
@@ -199,8 +200,8 @@ impl Grant {
         self.recorded = false;
     }
 
-    /// A renewal is about to be sent. It counts even if no answer ever comes. A renewal that is found although this process did not send it
-    /// counts as well: its sender may have sent it until `now`.
+    /// A renewal is about to be sent. It counts even if no answer ever comes. A renewal that is found, and that this process did not send,
+    /// counts as sent at `now`: its sender may have sent it until then.
     pub fn sending(&mut self, now: Moment, terms: Terms) {
         self.sent.retain(|(_, other)| *other > terms);
         self.sent.push((now, terms));
@@ -212,7 +213,7 @@ impl Grant {
         let looked_before = self.answered_at.replace(now).is_some();
         if mark.is_some() && self.mark.as_deref() != mark {
             self.mark = mark.map(str::to_owned);
-            // Why not at the first look of a process: the mark it finds may be of any age, and its author may be dead since then.
+            // Why not at the first look of a process: the mark may be of any age, and the engine that wrote it may have ended since.
             if looked_before {
                 self.marked_at = Some(now);
             }
@@ -287,7 +288,7 @@ pub struct Watch {
     seen: Option<Seen>,
     /// Renewals from this number on were sent at this moment or later. Numbers and moments both grow.
     evidence: Vec<(u64, Moment)>,
-    /// When starts end, and when work ends. `None` as long as no lease was ever seen.
+    /// When the worker must start no more jobs, and when it must stop the running ones. `None` as long as no lease was ever seen.
     ends: Option<(Moment, Moment)>,
     /// The earliest moment at which the last renewal of known age can have been sent.
     sent: Option<Moment>,
@@ -315,8 +316,8 @@ impl Watch {
         }
     }
 
-    /// The watch of a lease that was deleted: what runs here shows that it existed before this process, but the first look, begun at
-    /// `began`, did not find it. It counts like a lease of unknown age.
+    /// The watch of a lease that was deleted: jobs on this worker show that it existed before this process began, but the first look, begun
+    /// at `began`, did not find it. It counts like a lease of unknown age.
     pub fn missing(began: Moment, terms: Terms) -> Self {
         Self {
             evidence: vec![(2, began)],
@@ -333,19 +334,21 @@ impl Watch {
             (Some(_), None) => false,
         };
         if !same_object {
-            // Why so: renewals of a deleted object cannot renew its successor. The second renewal of the successor carries the version of
-            // its first.
+            // Why: renewals of a deleted Lease cannot renew the Lease that replaces it. The second renewal of the new Lease carries the
+            // version of its first, so it was sent after the last known moment.
             let last = self.evidence.last().map(|(_, at)| *at);
             self.evidence = last.map(|at| (2, at)).into_iter().collect();
         } else if !self.goes_on(seen.as_ref()) {
-            // Why: no renewal does that, so a user edited the lease, or the storage was restored from a backup. The evidence about old
-            // numbers says nothing about the new ones. Used as proof, it would keep a dead manager's lease, or end a live manager's lease.
+            // Why: a renewal never lowers the number or makes it leap, so a user edited the lease, or the storage was restored from a
+            // backup. The evidence about old numbers says nothing about the new ones. Used as proof, it would keep a dead manager's lease,
+            // or end a live manager's lease.
             self.evidence.clear();
         }
         if let Some(seen) = &seen {
             self.count_from(seen, began);
         }
-        // Why two: the next renewal may already have been on its way, but not the one that carries its version.
+        // Why plus 2: the next renewal may have been on its way already. The one after it carries the next one's version, so it was sent
+        // after this look began.
         let threshold = seen.as_ref().map_or(Some(2), |seen| seen.number.checked_add(2));
         self.prove(threshold, began);
         self.seen = seen;
@@ -367,7 +370,8 @@ impl Watch {
         }
     }
 
-    /// Records that renewals from `threshold` on were sent at `at` or later. Why an option: no renewal has a number above the last one.
+    /// Records that renewals from `threshold` on were sent at `at` or later. `None`: the number is the largest possible, so no higher one
+    /// follows.
     fn prove(&mut self, threshold: Option<u64>, at: Moment) {
         let Some(threshold) = threshold else { return };
         self.evidence.retain(|(other, _)| *other < threshold);
@@ -390,7 +394,7 @@ impl Watch {
             None if self.ends.is_none() => (began, began.plus(seen.terms.restart_grace())),
             None => return,
         };
-        // Why never back: the manager also counts with an earlier, longer lease, so a shorter one does not replace it.
+        // Why the times never move back: the manager also counts with an earlier, longer lease, so a shorter lease does not replace it.
         self.ends = Some(match self.ends {
             Some(old) => (old.0.max(ends.0), old.1.max(ends.1)),
             None => ends,

@@ -5,10 +5,15 @@
 //! reason.
 //!
 //! Reading order: [`name`] and [`amount`] (the basic types), [`condition`] and [`status`] (what a Workload's status says; [`words`]: how
-//! long it may be), [`workload`] with [`taint`], and [`queue`] (requests and configuration), [`rules`] (the administrator's gates). Then the decisions about admission: [`quota`], [`requests`]
-//! (what a pod requests), [`hierarchy`] (which queue may use how much), [`ground`] (what fits), [`holders`] (the workloads that use it), [`nominate`] with [`flavor`] and
-//! [`preempt`] (what one workload would get, and at whose cost), [`fair`] (the order), [`pending`] (the queue), [`state`] (everything
-//! known, by the numbers of [`table`] and [`class`]), [`cycle`] (the decision, and its [`reason`]), [`afs`] (past usage), [`report`].
+//! long it may be), [`workload`] with [`taint`], [`queue`] (requests and configuration), and [`rules`] (the administrator's gates).
+//!
+//! Then admission: [`quota`], [`requests`] (what a pod requests), [`hierarchy`] (which queue may use how much), [`ground`] (what fits),
+//! [`holders`] (the workloads that hold quota), [`nominate`] with [`flavor`] and [`preempt`] (what one workload would get, and at whose
+//! cost), [`fair`] (the order), [`pending`] (the queue), [`state`] (everything known, by the numbers of [`table`] and [`class`]), [`cycle`]
+//! (the decision, and its [`reason`]), [`afs`] (past usage), and [`report`] (what users see).
+//!
+//! Last, the decisions about one object: [`job`] and [`ancestry`], [`lifecycle`], [`check`], [`provision`], [`appwrapper`], and
+//! [`dispatch`] with [`cluster`] and [`lease`] (worker clusters).
 //!
 //! ```
 //! use roadstead_core::amount::Amount;

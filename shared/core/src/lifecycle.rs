@@ -99,7 +99,7 @@ pub enum Finalizer {
     Drop,
 }
 
-/// One pass over one Workload; the module says what it promises.
+/// One pass over one Workload: computes its next status from the facts around it, without any side effect.
 ///
 /// The check controllers and [`settle`] follow; then the caller writes the status.
 pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
@@ -114,7 +114,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
         return draft.done();
     }
     if seen.workload.deleting {
-        // Why also when it has ended: then nothing runs, even if a stop was still under way.
+        // Why also when the job has ended: then none of its pods runs, even if a stop was still under way.
         if seen.job.at_rest() || seen.job.has_ended() {
             draft.finalizer = Finalizer::Drop;
         }
@@ -246,7 +246,7 @@ impl<'a> Draft<'a> {
         true
     }
 
-    /// Marks it for deactivation when a check rejected it or its time is up, and asks for `spec.active=false`.
+    /// Marks the Workload for deactivation when a check rejected it or its time is up, and asks for `spec.active=false`.
     ///
     /// Why two writes: `spec` and `status` cannot be written together. The mark is written first, so that a crash in between loses neither
     /// the deactivation nor its reason.
@@ -331,7 +331,7 @@ impl<'a> Draft<'a> {
         let cluster_queue = self.seen.cluster_queue.filter(|queue| !queue.terminating);
         let stop = cluster_queue.map_or(StopPolicy::None, |queue| queue.stop);
         let local_stop = self.seen.local_stop;
-        // Why also a job that may run: a worker cluster may run it while other checks of this cluster still delay its admission.
+        // Why also when the job may run: a worker cluster may run it while other checks of this cluster still delay the admission.
         if self.status.conditions.is_true(ADMITTED) || !self.seen.job.at_rest() {
             if stop == StopPolicy::HoldAndDrain {
                 self.evict(
@@ -430,7 +430,7 @@ impl<'a> Draft<'a> {
         };
         if over {
             if reason == "Reactivated" {
-                // Why: attempts begin again at zero; until now the checks showed how many there had been.
+                // Why here: a reactivated Workload counts its attempts from zero. Until now the checks showed the old counts.
                 for check in self.status.checks.values_mut() {
                     check.retry_count = None;
                 }

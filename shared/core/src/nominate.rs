@@ -52,9 +52,10 @@ pub struct Head<'a> {
     pub priority: i64,
     /// Its place in queue order.
     pub queue_time: Timestamp,
-    /// The progress of the previous attempt. The caller decides whether it still counts. It does not when the class of the workload
-    /// changed. It does when it is at most one cycle old. Otherwise it counts as long as [`Forest::generation`](crate::hierarchy::Forest::generation) of the node equals
-    /// [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
+    /// The progress of the previous attempt. The caller passes it only if it still counts. It does not when the class of the workload
+    /// changed. It does when it is at most one cycle old. Otherwise it counts as long as
+    /// [`Forest::generation`](crate::hierarchy::Forest::generation) of the node equals [`Progress::generation`]. *Source*:
+    /// `spec/admission-engine.md 2.5.5`.
     pub progress: Option<&'a Progress>,
 }
 
@@ -63,7 +64,7 @@ pub struct Head<'a> {
 pub struct Restriction<'a> {
     /// Only the flavors and the counts of this nomination.
     pub pinned: Option<&'a Nomination>,
-    /// Victims of others: they count as gone, and are never chosen as victims again.
+    /// Victims of other heads: they count as gone, and are never chosen as victims again.
     pub gone: &'a [Arc<Holder>],
 }
 
@@ -74,7 +75,7 @@ pub enum Mode {
     NoFit,
     /// Preemption is allowed, but there is no candidate.
     NoCandidates,
-    /// Others must be preempted, some in the own queue.
+    /// Others must be preempted, at least one of them in the own queue.
     Preempt,
     /// Others must be preempted, all in other queues.
     Reclaim,
@@ -200,7 +201,7 @@ fn largest(assigner: &mut Assigner<'_>) -> Nomination {
     }
     best.unwrap_or_else(|| {
         let mut full = full;
-        // Why: a smaller size may become possible with less than the full size lacks.
+        // Why no lacks: a smaller size may become possible with less than the full size lacks.
         if let Some(refusal) = &mut full.refusal {
             refusal.lacks.clear();
         }
@@ -256,7 +257,7 @@ fn at_size(assigner: &mut Assigner<'_>, counts: &[u32]) -> Nomination {
         level: assigned.level,
         targets,
         refusal,
-        // Why: within a cycle the search went no further than before.
+        // Why: a pinned nomination tries no further flavors, so its progress is the earlier one.
         progress: assigner
             .pinned
             .map_or(assigned.progress, |pinned| pinned.progress.clone()),

@@ -28,7 +28,7 @@ pub enum RequeuingTimestamp {
     Creation,
 }
 
-/// Whether a workload that lost its quota to a reclaim by a borrower goes behind workloads of its age.
+/// Whether a workload that was preempted by a borrowing queue keeps its age in the queue order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimedAge {
     /// Its age stays (gate `PrioritySortingWithinCohort` on).
@@ -234,7 +234,7 @@ pub struct Pending {
     thirst: BTreeMap<FlavorResource, BTreeSet<(Exact, Kind)>>,
     /// Sleeping classes that any release may help.
     restless: BTreeSet<Kind>,
-    /// Classes that were woken because there was enough, and of which pairs. Other workloads may take it first.
+    /// Classes that were woken, with the lacks that were met then. Other workloads may take that quota first.
     hopes: BTreeMap<Kind, Vec<Lack>>,
     heap_classes: Tally,
     parked_classes: Tally,
@@ -532,7 +532,7 @@ impl Pending {
         self.flush_aside_one(id);
     }
 
-    /// The workloads in back-off with its end.
+    /// The workloads in back-off, each with the end of its back-off.
     pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, WorkloadId)> {
         self.aside.iter().filter_map(|(id, (_, wait))| match wait {
             Wait::Backoff(at) => at.map(|at| (at, *id)),
@@ -595,7 +595,7 @@ impl Pending {
     /// A member of a class left the heap for good, or the class woke up: the next member is tried.
     fn served(&mut self, kind: Kind) {
         let Some(class) = self.classes.get_mut(&kind) else {
-            // Why: no member is left that could be spared a try.
+            // Why: no member is left whose try these lacks could save.
             self.hopes.remove(&kind);
             return;
         };

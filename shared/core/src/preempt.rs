@@ -100,7 +100,7 @@ pub(crate) struct Search<'a> {
     pub(crate) node: NodeId,
     pub(crate) priority: i64,
     pub(crate) queue_time: Timestamp,
-    /// Victims of others: they count as gone, and are never chosen.
+    /// Victims of other preemptors: they count as gone, and are never chosen.
     pub(crate) gone: &'a BTreeSet<Uid>,
 }
 
@@ -128,7 +128,7 @@ impl Search<'_> {
         }
         let rules = self.rules;
         match &rules.preemption {
-            // Why: a queue that is alone in its tree shares with no other.
+            // Why only with a parent: a queue that is alone in its tree shares with no other.
             PreemptionRules::FairSharing { strategies } if self.quotas().parent(self.node).is_some() => {
                 fair::targets(self, usage, &contested, strategies)
             }
@@ -231,7 +231,7 @@ impl<'a> Iterator for Choice<'a> {
                 if holder.evicted || holder.past.is_some() {
                     continue;
                 }
-                // Why: the rest of the list has no lower priority.
+                // Why: no later holder in the list has a lower priority.
                 return None;
             }
             let young_enough = test

@@ -13,7 +13,7 @@ use crate::workload::Workload;
 /// Amounts by flavor and resource: sorted, each pair once, no zeros.
 pub type Amounts = Vec<(FlavorResource, Exact)>;
 
-/// The amounts that a reservation holds; reclaimable pods no longer count. *Source*: `spec/admission-engine.md 4.6`.
+/// The amounts that a reservation holds, without pods that are reclaimable. *Source*: `spec/admission-engine.md 4.6`.
 pub fn held(ground: &mut Ground, admission: &Admission, workload: &Workload) -> Amounts {
     let mut held = Amounts::new();
     for assignment in &admission.pod_sets {

@@ -216,7 +216,8 @@ impl State {
             return local.pending;
         }
         let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
-        // Why so: workloads are counted singly only if the queue has several LocalQueues and workloads in both places.
+        // Why the short ways first: workloads are counted one by one only if the queue has several LocalQueues and workloads in both
+        // places.
         if local.pending == pending || parked == 0 {
             return parked;
         }

@@ -1,7 +1,7 @@
 //! Everything that admission knows: configuration, pending workloads, and holders of quota.
 //!
 //! Events go in, in any order and any number of times; [`State::cycle`] returns decisions. Invariants: a workload is in exactly one
-//! [`Place`]; the ledgers, what is taken of the ground and the holders are each the sum of all workloads that are [`Place::Holding`].
+//! [`Place`]; the ledgers, the amounts taken in the ground, and the holders are each the sum of all workloads that are [`Place::Holding`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -178,7 +178,7 @@ pub struct State {
     pub(crate) backoffs: BTreeSet<(Timestamp, WorkloadId)>,
     /// When decided evictions must have become visible.
     expectations: BTreeSet<(Timestamp, WorkloadId)>,
-    /// When claims end that were not served by then.
+    /// When claims end if they were not served before.
     claim_ends: BTreeSet<(Timestamp, ClusterId)>,
     /// Evictions to report, now that the reservations they end are visible.
     pub(crate) orders: BTreeSet<WorkloadId>,
@@ -242,14 +242,14 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) id: WorkloadId,
-    /// Why beside the number: numbers are reused.
+    /// Why beside `id`: ids are reused.
     pub(crate) uid: Uid,
     pub(crate) class: ClassId,
     /// The quota it will get: flavors, counts and usage are settled.
     pub(crate) nomination: Nomination,
     /// Its victims, as they were when it chose them. Empty when it only waits for victims of others.
     pub(crate) victims: Vec<Arc<Holder>>,
-    /// When it must have been admitted; [`Timestamp::MAX`] once it is overdue and keeps nothing any more.
+    /// By when it must have been admitted; [`Timestamp::MAX`] once it is overdue and keeps no quota any more.
     pub(crate) until: Timestamp,
 }
 
@@ -276,7 +276,7 @@ pub(crate) struct Record {
     pub(crate) place: Place,
     pub(crate) assumption: Option<Box<Assumption>>,
     pub(crate) eviction: Option<Box<Eviction>>,
-    /// The last reported explanation that the Workload's condition does not show yet.
+    /// The last reported reason for waiting; `None` once the Workload's condition has changed since.
     pub(crate) said: Option<Box<Reason>>,
     /// The progress of its last attempt, and the number of that attempt in its queue.
     pub(crate) progress: Option<Box<(Progress, u64)>>,
@@ -415,7 +415,7 @@ impl State {
                 known.uid != workload.uid || known.is_finished() != workload.is_finished()
             }),
             Event::ClusterQueueGone(_) | Event::WorkloadGone { .. } => true,
-            // Why not: the statuses of these objects change whenever shares do.
+            // Why not these: the statuses of their objects change whenever shares do.
             Event::Cohort(_)
             | Event::CohortGone(_)
             | Event::LocalQueue(_)

@@ -172,7 +172,7 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
             if job.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
                 return Ok(Seen::Nothing);
             }
-            // Why: a job that is never queued does not hold its children.
+            // Why: a job that is never queued holds no children, so no object below follows it.
             let counts = jobs.kind.is_queued(member(&job)) && ancestors.counts(labels::queue(&job.metadata));
             return Ok(Seen::Owner {
                 above: controller(&job.metadata),

@@ -68,7 +68,7 @@ impl Brain {
             for key in self.proposals.release((self.clock)()) {
                 self.due.add(key, Lane::New);
             }
-            // Why here too: during many events the last arm below never gets its turn.
+            // Why here too: while many events come in, the arm for questions below never gets its turn.
             if let Ok(ask) = self.asks.try_recv() {
                 self.tell(ask);
             }
@@ -104,7 +104,7 @@ impl Brain {
 
     fn tell(&self, ask: Ask) {
         let Ask { queue, limit, answer } = ask;
-        // Why it may fail: the client that asked may have gone.
+        // Why a failure is ignored: the client that asked may have gone.
         let _unheard = answer.send(self.state.pending_in_order(&queue, limit));
     }
 
@@ -117,7 +117,7 @@ impl Brain {
             for decision in decisions {
                 self.propose(decision);
             }
-            // Why after: a back-off may have ended by time alone, which only a cycle notices.
+            // Why asked only after a cycle: a back-off may have ended by time alone, and only a cycle notices that.
             if !self.state.has_work() {
                 break;
             }
@@ -181,7 +181,7 @@ impl Brain {
     }
 
     fn until_wake(&self) -> Duration {
-        /// Why: a missed wake-up must not be missed for ever.
+        /// Why limited: a missed wake-up then delays the brain by no more than this.
         const LONGEST: Duration = Duration::from_mins(1);
         let now = (self.clock)();
         let next = [self.state.next_wake(), self.proposals.next_release(now)];

@@ -180,9 +180,9 @@ impl Caches {
         self
     }
 
-    /// Whether a Workload's stored state may differ from the cached one, because a write of its status or of its dispatch number
-    /// is under way, was not answered, or met a newer version. Until it is known, nothing is done elsewhere that depends on the
-    /// stored state.
+    /// Whether a Workload's stored state may differ from the cached one, because a write of its status or of its dispatch
+    /// number is under way, was not answered, or met a newer version. Until the stored state is known, nothing that depends on
+    /// it is done on other clusters.
     ///
     /// Limit: a write that is stored only after its Workload was read again is noticed only when the watch tells of it.
     pub fn is_unsure(&self, workload: &Key) -> bool {
@@ -227,7 +227,8 @@ impl Caches {
         }
     }
 
-    /// The name and health of each cache that everything depends on, to wait for the first list and to report what is missing.
+    /// The name and health of each cache on which everything depends: to wait for the first list, and to report what is
+    /// missing.
     pub fn healths(&self) -> Vec<(String, Follower<Health>)> {
         vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
@@ -245,7 +246,7 @@ impl Caches {
         ]
     }
 
-    /// The same for the kinds of jobs; on each of them only jobs of that kind depend.
+    /// The name and health of the cache of each kind of job. Only jobs of that kind depend on it.
     pub fn kind_healths(&self) -> Vec<(String, Follower<Health>)> {
         let of = |jobs: &KindCache| (jobs.resource.plural.clone(), jobs.objects.health());
         self.jobs.iter().map(of).collect()
@@ -359,7 +360,7 @@ impl PrebuiltIndex {
 
 /// The Workload that a copy of ours names, in the annotation or in the label.
 ///
-/// Why no object with a controller: some controllers (such as Ray's, for the cluster of a job) pass a job's labels and
+/// Why not of an object with a controller: some controllers (such as Ray's, for the cluster of a job) pass a job's labels and
 /// annotations on to the objects that they make, and no controller makes our copies.
 pub fn named(job: &DynamicObject) -> Option<Key> {
     let is_made = { job.owner_references().iter() }.any(|owner| owner.controller == Some(true));

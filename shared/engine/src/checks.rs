@@ -65,7 +65,7 @@ impl Follow {
         }
         self.work = match (self.work.take(), other.work.take()) {
             (Some(first), Some(second)) => Some(Box::pin(async move {
-                // Why both: a check that fails must not hold up the other.
+                // Why both are run: the work of one check must not depend on the success of the other.
                 let done = first.await;
                 second.await.and(done)
             })),
@@ -102,7 +102,7 @@ pub trait Checks: Send + Sync {
         false
     }
 
-    /// What a job does that runs in another cluster; `None`: its own status counts.
+    /// The state of a job that runs in another cluster; `None` when the job's own status counts.
     fn there(&self, _workload: &ApiWorkload) -> Option<There> {
         None
     }
@@ -137,7 +137,7 @@ impl CheckList {
         self.0.iter().for_each(|check| check.catch_up());
     }
 
-    /// Whether no part forbids it.
+    /// Whether all parts allow the job of this Workload to start.
     pub(crate) fn may_start(&self, workload: &ApiWorkload) -> bool {
         self.0.iter().all(|check| check.may_start(workload))
     }
@@ -157,7 +157,7 @@ impl CheckList {
     }
 }
 
-/// What a job does in another cluster, where its own status cannot show it.
+/// The state of a job in another cluster, as far as the job's own status cannot show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct There {
     /// Its pods that are no longer needed, by pod set.
@@ -171,7 +171,7 @@ pub struct There {
 pub struct Elsewhere {
     /// Its copy there, as last seen; `None` while there is none or the cluster cannot be reached.
     pub job: Option<CachedJob>,
-    /// What is known of the job without a copy.
+    /// What is known of the job while there is no copy to read.
     pub fate: Fate,
     /// The node that stands for its cluster, if its objects are to be put on it.
     pub node: Option<String>,
@@ -183,7 +183,7 @@ pub enum Fate {
     /// Nothing is known.
     #[default]
     Unknown,
-    /// Nothing yet, because the facts are being read again: ask again soon.
+    /// The facts are being read again, so the answer comes soon: ask again.
     NotYet,
     /// It has no pods anywhere, whatever its last mirrored status counts, so the local job may be restored.
     AtRest,

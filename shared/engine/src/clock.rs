@@ -12,7 +12,8 @@ use tokio::time::Instant;
 /// Gives the time; passed in, so that a simulation can pass its own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A steady clock is corrected by at most one part in so many of the passing time. *Source*: the drift of `spec/safety.md F18`.
+/// A steady clock is corrected by at most one part in `SLEW` of the time that passes.
+/// *Source*: the drift of `spec/safety.md F18`.
 const SLEW: u32 = 10;
 /// Millionths of a whole.
 const MILLION: u32 = 1_000_000;

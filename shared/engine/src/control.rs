@@ -1,7 +1,7 @@
 //! Which job a Workload belongs to.
 //!
-//! A Workload belongs to its controller. A copy that a manager put here belongs to the job that this manager put here with it,
-//! even before that job is its controller. Both name the same Workload of the manager and the same dispatch. So the job starts
+//! A Workload belongs to its controller. A Workload copy from a manager belongs to the job copy that the manager sent with it,
+//! even before that job is its controller: both name the same Workload of the manager and the same dispatch. So the job starts
 //! without waiting for one more write, and a short job needs no such write (unlike the anchor).
 //!
 //! *Source*: `spec/jobs.md 5.3 A`, `spec/safety.md 3.1`.
@@ -16,7 +16,7 @@ use roadstead_core::name::Key;
 
 use crate::caches::{Caches, JobKey, JobRef, KindCache, is_of_group, named};
 
-/// The annotations that tell where both copies come from.
+/// The annotations that must be equal on both copies: the manager's Workload, and the dispatch.
 const STAMPS: [&str; 2] = [annotations::WORKLOAD_UID, annotations::DISPATCH_EPOCH];
 
 /// The job to which a Workload belongs, if its kind is enabled, and that job's UID if it is one object. The job need not exist.
@@ -50,7 +50,7 @@ pub(crate) fn workloads_of(caches: &Caches, of_kind: &KindCache, job: &DynamicOb
     all
 }
 
-/// Whether one manager put both here for each other, in one dispatch, and the Workload has no controller.
+/// Whether one manager sent the job and the Workload for each other, in one dispatch, and the Workload has no controller.
 pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
     let is_controlled = workload
         .owner_references()
@@ -64,7 +64,7 @@ pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
             .all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
 }
 
-/// Whether a manager put a Workload here. Then it is only for the job that [`belongs`] to it.
+/// Whether a manager sent this Workload. Then it is only for the job that [`belongs`] to it.
 pub(crate) fn is_stamped(workload: &Workload) -> bool {
     let said =
         |all: &BTreeMap<String, String>, key: &str| all.get(key).is_some_and(|value| !value.is_empty());

@@ -32,7 +32,7 @@ use crate::leader::{Leadership, Lost};
 use crate::metrics_tls;
 use crate::process::Parts;
 
-/// Threads of a process at most: more are never busy.
+/// The most threads of a process: more would never be busy.
 const THREADS_MAX: usize = 8;
 
 /// How long a starting process waits for the time of day.
@@ -165,7 +165,7 @@ impl Host {
     }
 
     async fn candidate(&self, args: &Args) -> Result<Candidate, Error> {
-        // Why a client of its own: its requests renew the permit, so they must not need it.
+        // Why the election has a client of its own: its requests renew the permit, so they must not need it.
         let client = connect::local(args.kubeconfig(), &self.user_agent)
             .await
             .map_err(Error::Connect)?;
@@ -199,8 +199,8 @@ impl Host {
     /// task that ends earlier stops the process. After an orderly end, a leader gives its Lease back, so that another replica can
     /// lead at once.
     ///
-    /// *Errors*: a port cannot be opened, the end was not orderly, or this replica leads no more. In the last case the process
-    /// must end at once and waits for nothing.
+    /// *Errors*: a port cannot be opened, the end was not orderly, or another replica may lead now. In the last case the
+    /// process must end at once and waits for nothing.
     pub async fn run(mut self, registry: Registry, mut tasks: Tasks) -> Result<(), Error> {
         let health = Listener::bind("health", &self.config.health.bind)
             .await

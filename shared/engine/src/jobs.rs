@@ -41,14 +41,14 @@ pub use read::job_of;
 /// The pause before a status that could not be copied yet is tried again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
 
-/// The pause before a job is tried again whose owner's kind is not listed.
+/// The pause before a job whose owner's kind is not listed is tried again.
 const PARENT_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once then costs no such write.
+/// How long a job waits before it is shown as suspended. Why not at once: a job that is placed sooner costs no such write.
 /// *Source*: `spec/experience.md 5`.
 const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(2);
-/// The same for a job that quota was not refused to. Why longer: it is on its way to a worker, and in a burst of jobs one more write for
-/// each would slow down all of them.
+/// The same for a job whose Workload was not refused quota. Why longer: the job is on its way to a worker, and in a burst of
+/// jobs one more write for each would slow down all of them.
 const WAIT_UNDERWAY_SHOWN_AFTER: Duration = Duration::from_secs(30);
 /// The API server cuts creation times to this unit.
 const CREATION_GRAIN: Duration = Duration::from_secs(1);
@@ -165,7 +165,7 @@ impl Jobs {
                     of_parent(uid);
                 }
             });
-            // Why too: whether the children run depends on the Workload, which changes after the job.
+            // Why the Workloads of the parents too: they decide whether the children run, and they change after the parent.
             let of_kind = parents.kind.kind().kind;
             self.caches.workloads.listen(move |change| {
                 let owners = change
@@ -310,7 +310,7 @@ impl Jobs {
         Outcome::Done
     }
 
-    /// Shows on the local job the status of its copies on a worker, or what is known without a copy.
+    /// Shows the status of the copies on the local job, or what is known when no copy is left.
     async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
         let elsewhere = self.checks.runs_elsewhere(workload, &at.key)?;
@@ -320,7 +320,7 @@ impl Jobs {
         // Why read again: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
-        // Why not for a kind that is held by gates: nothing here would ever reset the shown status.
+        // Why only the end for a kind whose jobs stay suspended here: the kind's controller would overwrite any other status.
         let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {
@@ -340,12 +340,12 @@ impl Jobs {
         mirror.is_deferred.then_some(Outcome::After(DEFERRED_PAUSE))
     }
 
-    /// Puts the objects of the local job on the node that stands for the cluster of their copies.
+    /// Puts the objects of the local job on the virtual node that stands for the cluster of their copies.
     async fn settle(&self, jobs: &KindCache, at: &JobRef, elsewhere: &Elsewhere) -> Result<(), Outcome> {
         let (Some(copies), Some(node)) = (&elsewhere.job, &elsewhere.node) else {
             return Ok(());
         };
-        // Why twice: they are let go before they are bound.
+        // Why twice: the first round removes the gates of the pods, the second binds them.
         for _ in 0..2 {
             let Some(local) = jobs.job(&at.key) else {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! The engine's metrics: names, labels and buckets of the reference.
 //!
 //! Gauges are computed from the brain's reports when `/metrics` is read. Counters and histograms change with Workloads as the
-//! cache sees them, and with rounds of decisions. Both are pure functions; this file only connects them.
+//! cache sees them, and with rounds of decisions. The computations are pure functions; this file only connects them.
 //!
 //! Invariant: recording never waits for anything but a short lock, and never fails. *Source*: `spec/admission-engine.md 8`.
 //!
@@ -177,7 +177,7 @@ impl Metrics {
     }
 
     fn listen(&self) {
-        // Why weak: the cache is a part of the metrics, and must not keep them alive in turn.
+        // Why weak: the metrics own the cache, so a listener that owned the metrics would keep both alive for ever.
         let inner = Arc::downgrade(&self.0);
         self.0.caches.workloads.listen(move |change| {
             if let Some(inner) = inner.upgrade() {
@@ -309,7 +309,7 @@ impl Metrics {
 
     /// All series of all enabled metrics, in the order of the table.
     fn page(&self) -> Vec<(Metric, BTreeMap<Labels, Value>)> {
-        // Why here: a cohort without an object has no deletion that the cache could tell of.
+        // Why here: a cohort may exist without an object, so no cache reports its end.
         let cohorts = self.0.reports.all().cohorts;
         let is_known = |name: &str| cohorts.contains_key(&CohortName::from(name));
         self.0.board.keep("cohort", &is_known);

@@ -1,4 +1,4 @@
-//! Objects of other kinds that make queued pods: a pod names the kind of its parent, and the parent may name another kind.
+//! Objects that make queued pods: a pod names the kind of its parent, and the parent may name the kind of its own parent.
 //!
 //! *Source*: `spec/jobs.md 9.11 to 9.13, 4.1`.
 
@@ -28,13 +28,13 @@ pub(crate) fn said(object: &DynamicObject) -> Option<&str> {
 
 /// The object that made a pod and describes the pod's group; `None` when there is none.
 ///
-/// *Errors*: it is not known yet; a sentence for its user.
+/// *Errors*: the object is not known yet; a sentence for its user.
 pub(crate) fn of<'a>(
     caches: &'a Caches,
     pod: &DynamicObject,
 ) -> Result<Option<(&'a KindCache, Arc<DynamicObject>)>, Failure> {
     if pod.labels().contains_key(labels::MULTIKUEUE_ORIGIN) {
-        // Why: a manager sent this copy, and the object that made its pod is there.
+        // Why: a manager sent this copy, and the object that made its pod is in the manager's cluster.
         return Ok(None);
     }
     let kind =
@@ -61,7 +61,7 @@ pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>,
     };
     match jobs.kind.mark(member(&parent), &pod.metadata) {
         Some(mark) => Ok(Some(mark)),
-        // Why: a pod without it would wait for ever, and the cached parent may be out of date.
+        // Why refused: a pod without a mark would wait for ever, and the cached parent may be out of date.
         None => Err(Failure::passing(format!(
             "the {} {} has no place for this pod, as far as is known; try again in a moment",
             jobs.kind.kind().kind,

@@ -302,7 +302,7 @@ impl Running {
             if !self.leadership.won(&stop).await {
                 return Ok(());
             }
-            // Why: the last writes of the previous leader may not have arrived, and quota that it gave would be given twice.
+            // Why: the caches may lack the last writes of the previous leader, and the quota that it gave would be given twice.
             caches.refresh();
             self.checks.catch_up();
             if !all_live(&caches, &stop).await {

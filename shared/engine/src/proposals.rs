@@ -18,13 +18,13 @@ pub(crate) const HOLD: SignedDuration = SignedDuration::from_secs(1);
 ///
 /// Why not shorter: a busy API server pauses for a second or two, and all held-back explanations would be written just then.
 const WINDOW: SignedDuration = SignedDuration::from_secs(3);
-/// From so many reservations in a window on, explanations are rationed.
+/// Explanations are rationed from this number of reservations in a window on.
 const BUSY: u32 = 15;
-/// While rationed: one explanation per so many reservations.
+/// While they are rationed, one explanation is allowed for this number of reservations.
 const PER_RESERVATIONS: u32 = 10;
-/// Explanations saved up for a moment in which many are due.
+/// The most explanations that can be saved up for a moment in which many are due.
 const BURST: u32 = 100;
-/// How long to wait for a ration.
+/// How often a held-back explanation that is due asks for its ration.
 const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ struct Book {
 struct Entry {
     uid: Uid,
     proposal: Proposal,
-    /// Until when it is held back.
+    /// Until when the proposal is held back; `None` when it may be written.
     held: Option<Timestamp>,
 }
 
@@ -113,16 +113,16 @@ impl Proposals {
         }
     }
 
-    /// Notes that the API server refused a proposal. Returns whether the brain must be told, because quota goes back.
+    /// Notes that the API server refused a proposal. Returns whether the brain must be told, so that it gives the quota back.
     pub(crate) fn refused(&self, key: &Key, proposal: &Proposal, now: Timestamp) -> bool {
         match proposal {
-            // Why back: the API server may refuse it for ever.
+            // Why withdrawn: the API server may refuse the reservation for ever, and its quota would stay held.
             Proposal::Reserve { .. } => {
                 self.settle(key, proposal);
                 self.lock().refused.insert(key.clone(), now);
                 true
             }
-            // Why they stay: another Workload may wait for the quota of an eviction, and the brain proposes nothing twice.
+            // Why these stay: the brain proposes nothing twice, and another Workload may wait for the quota of an eviction.
             Proposal::Pending { .. } | Proposal::Evict { .. } => false,
         }
     }
@@ -139,7 +139,8 @@ impl Proposals {
         if matches!(proposal, Proposal::Reserve { .. }) {
             book.traffic.count(now);
         }
-        // Why: a refused Workload that retries at once would keep the engine busy with nothing else.
+        // Why held back: a Workload that is refused and retried at once, again and again, would keep the engine busy with
+        // nothing else.
         let again = { book.refused.remove(&key) }.is_some_and(|at| now.duration_since(at) < HOLD);
         let held = again.then(|| now.checked_add(HOLD).unwrap_or(Timestamp::MAX));
         let entry = Entry { uid, proposal, held };
@@ -193,7 +194,7 @@ impl Proposals {
 
     pub(crate) fn next_release(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.lock().line.front().map(|(due, _)| *due)?;
-        // Why not at once: one that is due already waits for its ration.
+        // Why not at once: an explanation that is due already waits for its ration.
         let soon = now.checked_add(PAUSE).unwrap_or(Timestamp::MAX);
         Some(due.max(soon))
     }

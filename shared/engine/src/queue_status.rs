@@ -1,7 +1,7 @@
 //! Statuses of ClusterQueues, LocalQueues and Cohorts, written from the brain's reports.
 //!
-//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go. Only a status that differs is written,
-//! also when another client changed it. These writes take at most a fifth of the time.
+//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go. A status is written only if it differs
+//! from the report, also when another client has changed it. These writes take at most a fifth of the time.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -147,8 +147,8 @@ impl Writer {
         let (reports, shares, clock) = (self.reports.clone(), self.shares, self.clock.clone());
         cache.listen(move |change| {
             let Some(new) = change.new else { return };
-            // Why not for a new spec: the last report is of the old spec, and the brain marks the queue once it has looked at the
-            // new one.
+            // Why not when only the spec has changed: the last report is of the old spec. The brain marks the queue once it has
+            // evaluated the new one.
             if { change.old }.is_some_and(|old| old.status() == new.status()) {
                 return;
             }

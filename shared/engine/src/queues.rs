@@ -99,7 +99,7 @@ impl Finalizers {
         match &object {
             Object::ClusterQueue(name) => {
                 let report = self.reports.cluster_queue(&ClusterQueueName::new(name.clone()));
-                // Why only with a report: a queue that the brain has not evaluated may hold quota.
+                // Why in use without a report: a queue that the brain has not evaluated may hold quota.
                 let over = report.is_some_and(|report| queue_status::is_over(&report));
                 self.settle(&self.caches.cluster_queues, name, Use::from(!over))
                     .await

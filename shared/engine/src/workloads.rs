@@ -166,8 +166,8 @@ impl Workloads {
         let workload = self.caches.counted(&stored);
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
-        // Why nothing before that: a job that is only not listed yet must not count as deleted. The Workload becomes due when it
-        // is known.
+        // Why nothing while the facts are unknown: a job that is only not listed yet must not count as deleted. The Workload
+        // becomes due when the job is known.
         let Some(mut facts) = read::facts(&self.caches, self.policy, (&stored, &workload), now) else {
             return Outcome::Done;
         };
@@ -186,11 +186,11 @@ impl Workloads {
             workload: &workload,
         };
         let follow = self.checks.plan(&pass, &mut next.status, now);
-        // Why not while the Workload is being deleted: then nothing would record where its job ran.
+        // Why not for a Workload that is being deleted: nothing would record where its job ran.
         let goes = stored.metadata.deletion_timestamp.is_some();
         if follow.rest == Rest::Certain && !facts.at_rest() && !goes {
-            // Why a second step: the job's run elsewhere is over, so quota is released now, without waiting for a status that
-            // never comes.
+            // Why a second step: the job no longer runs on any worker, so quota is released now. The status for which the first
+            // step waits never comes.
             facts = facts.rested();
             let evicted = roadstead_core::workload::Workload {
                 status: next.status.clone(),
@@ -245,17 +245,18 @@ impl Workloads {
         until(wake_at, now).map_or(Outcome::Done, Outcome::After)
     }
 
-    /// Reads a Workload again if the result of an earlier write is unknown. Why not from the watch: it may be as silent as the
-    /// answer was, and a copy that the stored status names would be deleted.
+    /// Reads a Workload again if the result of an earlier write is unknown. Why not wait for the watch: it may be as silent as
+    /// the write was, and a copy that the stored status names would be deleted.
     async fn look_again(&self, key: &Key) -> Result<(), Outcome> {
         if !self.caches.is_unsure(key) {
             return Ok(());
         }
-        // Why before the read: a Workload of the same name that is created meanwhile is another one.
+        // Why the UID is taken before the read: a Workload of the same name that is created during the read is another one.
         let uid = { self.caches.workloads.get(key) }.and_then(|cached| cached.metadata.uid.clone());
         let api: Api<Workload> = Api::namespaced(self.client.clone(), &key.namespace);
         match api.get(&key.name).await {
-            // Why not listed again from here: the watch's task does that, and a list here would hold up every Workload.
+            // Why no list from here: the task of the watch lists everything again, and a list here would hold up every
+            // Workload.
             Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
                 let why = "the API server stores an older version than it has shown, as after a restore of its etcd from a backup; \
                      nothing is done for it until everything is listed again";
@@ -327,7 +328,7 @@ impl Workloads {
             key: key.clone(),
             uid: uid.clone(),
         };
-        // Closed only when the process is ending.
+        // Why a failure is ignored: the brain's mailbox is closed only when the process is ending.
         let _ = self.mail.send(event).await;
     }
 
@@ -346,15 +347,16 @@ impl Workloads {
     }
 }
 
-/// Why not deleted: a proxy answers 404 too, so the object is read again before it counts as deleted.
+/// The failure after a "not found". Why the object does not count as deleted yet: a proxy answers 404 too, so the object is
+/// read again.
 fn not_found(what: &str) -> Failure {
     Failure::passing(format!(
         "{what} was answered by \"not found\" (404); it is read again"
     ))
 }
 
-/// The parts of a queue that its Workloads depend on. A job on a lost worker waits for another policy, and only this change makes
-/// it due.
+/// The parts of a queue on which its Workloads depend. Why the policy for lost workers: a job on a lost worker may wait for
+/// another policy, and only that change makes it due.
 fn wishes(queue: &ClusterQueue) -> (&ClusterQueueSpec, Option<LostPolicy>) {
     let policy = roadstead_convert::lost_policy(queue.metadata.annotations.as_ref());
     (&queue.spec, policy)

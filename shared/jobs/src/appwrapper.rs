@@ -1,6 +1,6 @@
 //! `AppWrapper`. *Source*: `spec/appwrapper.md 5.1 to 5.4`, `spec/jobs.md 9.9`.
 //!
-//! Its controller, in `roadstead-worker`, keeps condition `QuotaReserved` True as long as anything of it may run.
+//! Its controller, in `roadstead-worker`, keeps condition `QuotaReserved` True as long as a pod of the `AppWrapper` may run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,8 +99,8 @@ fn has<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
 
 /// How the `AppWrapper` ended, if it ended. *Source*: `spec/appwrapper.md 5.1`.
 ///
-/// Its controller writes phase `Terminating` over the end of one that is deleted, and leaves condition `QuotaReserved` as the end
-/// wrote it.
+/// When an ended `AppWrapper` is deleted, its controller replaces the phase by `Terminating`, but leaves condition `QuotaReserved` as it
+/// was at the end. So the end is read from that condition.
 fn finished(data: &Value) -> Option<Outcome> {
     let end = match json::text(data, &["status", "phase"])? {
         "Terminating" => released_as(data)?,
@@ -117,7 +117,7 @@ fn finished(data: &Value) -> Option<Outcome> {
     })
 }
 
-/// The status of an object, with the phase of its end also when the object is being deleted.
+/// The status of an object. It has the phase of the end even if the object is being deleted.
 fn ended_status(data: &Value) -> Value {
     let mut status = json::status_of(data);
     if let Some(outcome) = finished(data) {
@@ -199,7 +199,7 @@ fn rendered(info: &PodSetInfo) -> Value {
     all
 }
 
-/// The status once nothing of it runs: no quota is held, nothing is deployed.
+/// The status of an `AppWrapper` without pods: it holds no quota, and nothing is deployed.
 fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
     let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut conditions = json::list(data, &["status", "conditions"]).to_vec();

@@ -1,13 +1,13 @@
 //! Argo's `Workflow` as one unit: held by `spec.suspend`, and admitted with the pods that it runs at the same time.
 //!
-//! Opt-in: the queue label is on the Workflow itself. Its pods follow it and are not queued again. The workflow controller lets steps that
-//! run go on when a Workflow is suspended, and starts no further ones. So a stop takes no work away, and quota is held until the last of
-//! them has ended.
+//! Opt-in: the queue label is on the Workflow itself. Its pods follow it and are not queued again. When a Workflow is suspended, the
+//! workflow controller lets running steps go on and starts no further ones. So a stop takes no work away, and quota is held until the last
+//! running step has ended.
 //!
 //! The workflow controller has no field that keeps it away from a Workflow. So a Workflow that runs on a worker stays suspended on the
 //! manager, and shows its end there.
 //!
-//! Invariant: the pod sets are those of the Workflow without what a start has added. An annotation keeps the fields from before it.
+//! Invariant: the pod sets are those of the Workflow before its start. An annotation keeps the fields that the start has changed.
 //!
 //! Reading order: this file (the contract), `places` (the fields that a start changes), `levels` (which pods run at the same time), `pods`
 //! (the pod of a template), `declared` (pod sets that the user declares), `needs` (what must exist where it runs), `remote` (its copy on a
@@ -86,7 +86,7 @@ impl JobKind for Workflow {
             pods: if ended.is_none() && has_pods(workflow) {
                 Pods::Alive
             } else if json::at(workflow, &["status"]).is_some_and(|status| *status != json!({})) {
-                // Why: the controller creates a pod before it notes the step, and counts no pod that is being ended.
+                // Why not `None`: the controller creates a pod before it notes the step in the status, and does not count terminating pods.
                 Pods::Untold
             } else {
                 Pods::None
@@ -213,14 +213,14 @@ fn has_pods(workflow: &Value) -> bool {
     let nodes = status("nodes").and_then(Value::as_object);
     let is_listed = |node: &Value| {
         let is_pod = json::text(node, &["type"]) == Some("Pod");
-        // Why: a step that waits for a lock has no pod yet.
+        // Why waiting steps do not count: a step that waits for a lock has no pod yet.
         let waits = json::at(node, &["synchronizationStatus", "waiting"]).is_some();
         is_pod && !waits && matches!(json::text(node, &["phase"]), Some("Pending" | "Running"))
     };
     if nodes.is_some_and(|nodes| nodes.values().any(is_listed)) {
         return true;
     }
-    // Why: the controller compresses the nodes of a large Workflow, or keeps them in a database. The progress counts its pods.
+    // Why the progress too: it counts the pods of a large Workflow whose nodes the controller compresses or keeps in a database.
     let is_out_of_sight = status("compressedNodes").is_some() || status("offloadNodeStatusVersion").is_some();
     let counted = json::text(workflow, &["status", "progress"]).and_then(|text| text.split_once('/'));
     is_out_of_sight && counted.is_some_and(|(ended, all)| ended != all)

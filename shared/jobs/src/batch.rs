@@ -124,8 +124,8 @@ impl JobKind for BatchJob {
             }
         }
         let started = json::at(job.data, &["status", "startTime"]).is_some();
-        // Why: only templates of suspended jobs that look as if they had never started may be changed. Without a change one write is
-        // enough, and no stop needs to be marked.
+        // Why: the API server accepts a changed template only in a suspended job that looks as if it had never started. Without a change
+        // one write is enough, and no stop needs to be marked.
         let takes_time = restored != held || started;
         let difference =
             |before: &Value, after: &Value| json::difference(before, after).unwrap_or_else(|| json!({}));
@@ -165,7 +165,7 @@ impl JobKind for BatchJob {
             let mut template = json::at(local.data, &TEMPLATE).cloned().unwrap_or_default();
             restore(&mut template, &main.template, &[]);
             json::set(&mut copy, &TEMPLATE, template);
-            // Why: parallelism that was reduced here says nothing about the room on the worker.
+            // Why: parallelism that was reduced on the manager says nothing about the room on the worker.
             if min_parallelism(local.meta).is_some() {
                 set_parallelism(local.meta, &mut copy, main.count);
             }
@@ -178,8 +178,8 @@ impl JobKind for BatchJob {
             }
         }
         json::remove(&mut copy, &STOPPING);
-        // Unlike the anchor: a copy is always suspended at first, even when the local job runs already; the worker starts it. It never
-        // removes itself before its end was seen here (later versions of the reference do the same).
+        // Unlike the anchor: a copy is always suspended at first, even when the local job runs already; the worker starts it. A copy never
+        // removes itself before the manager has seen its end (later versions of the reference do the same).
         json::set(&mut copy, &SUSPEND, json!(true));
         json::remove(&mut copy, &TTL);
         vec![copy]
@@ -256,7 +256,7 @@ impl JobKind for BatchJob {
         } else {
             Vec::new()
         };
-        // Why both: a start reduces it together with the resumption, and a stop that is under way restores it.
+        // Why both must run: a start reduces the parallelism in the write that resumes the job, and a stop restores it in a suspended job.
         let runs = !spec_suspend(old.data) && !spec_suspend(new.data);
         if runs && min_parallelism(new.meta).is_some() && parallelism(old.data) != parallelism(new.data) {
             let text = "cannot change when partial admission is enabled and the job is not suspended";
@@ -303,7 +303,7 @@ fn is_killed(job: Member<'_>) -> bool {
     let Some(deleted) = &job.meta.deletion_timestamp else {
         return false;
     };
-    // Why the verdict first: it may be older than the deletion, and `Failed` only waits for the last pod.
+    // Why `FailureTarget` first: it may be older than the deletion, and `Failed` only waits for the last pod.
     let failed = holds(job.data, "FailureTarget").or_else(|| holds(job.data, "Failed"));
     let since = failed.and_then(|failed| time(failed, &["lastTransitionTime"]));
     since.is_some_and(|since| since >= deleted.0)
@@ -426,7 +426,7 @@ fn set_parallelism(meta: &ObjectMeta, job: &mut Value, count: u32) {
     }
 }
 
-/// The patch that makes the local job show that it is suspended; `None` when it does so already. Kubernetes 1.36 requires that of a
+/// The patch that makes the local job show that it is suspended; `None` when it shows that already. Kubernetes 1.36 requires it of a
 /// suspended job with pods elsewhere.
 fn mark_suspended(local: &Value, now: Timestamp) -> Option<Value> {
     let said = condition(local, "Suspended").and_then(|c| json::text(c, &["status"]));

@@ -24,7 +24,7 @@ pub fn same_pod_sets(job: &[JobPodSet], workload: &[JobPodSet], tolerations: Tol
                 .map(|set| json::at(&set.template, &["spec", name]))
                 .into();
             let plain = |value: Option<&Value>| without_repeated_env(value.cloned().unwrap_or_default());
-            // Why first: nearly always they are equal, and the closer comparison copies both sides.
+            // Why compared as they are first: the templates are nearly always equal, and the closer comparison copies both.
             left == right || equal(&plain(left), &plain(right))
         };
         left.count == right.count

@@ -42,7 +42,7 @@ pub enum Error {
         /// The object that is missing.
         message: String,
     },
-    /// The members of a group are too few, or do not fit together; another member can mend that.
+    /// The group has too few members, or members that do not fit together. Another member can mend that.
     #[error("{message}")]
     Unfit {
         /// What does not fit.
@@ -168,7 +168,7 @@ impl<'a> Members<'a> {
 pub struct MemberId {
     /// Name of the object.
     pub name: String,
-    /// Its UID: a new object of the same name is not meant.
+    /// Its UID, so that a later object of the same name is not written to.
     pub uid: String,
 }
 
@@ -191,9 +191,9 @@ pub enum Write {
     },
     /// Put a pod on a node.
     Bind {
-        /// Which one.
+        /// The pod to bind.
         of: MemberId,
-        /// On which one.
+        /// The name of the node.
         node: String,
     },
 }
@@ -288,8 +288,8 @@ pub enum Pods {
     None,
     /// All its pods are terminating: its quota is no longer used, but it may not start elsewhere.
     Ending,
-    /// Its status counts no pods, but a status of its kind does not count terminating pods. It is certain that it has none only when its
-    /// object is gone.
+    /// Its status counts no pods, but statuses of its kind do not count terminating pods. Only when its object is gone is it certain that
+    /// it has none.
     Untold,
     /// It has pods: its quota is used.
     Alive,
@@ -360,7 +360,7 @@ pub struct Mark {
     pub notes: &'static [(&'static str, &'static str)],
 }
 
-/// The object to which a pod belongs together with others that run in the same cluster.
+/// The object that made a pod and other pods that must run in the same cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker<'a> {
     /// Its name.
@@ -409,7 +409,7 @@ pub trait JobKind: Send + Sync {
     /// `original` are the pod sets of the Workload; when their number does not fit, nothing is restored.
     fn stop(&self, members: Members<'_>, original: &[JobPodSet], why: &Why<'_>) -> Vec<Write>;
 
-    /// What to do about the members of a group, given the pod sets of its Workload; `None` when the kind has no groups.
+    /// What to do about the members of a group, given the pod sets of its Workload if that exists; `None` when the kind has no groups.
     fn tend(
         &self,
         _members: Members<'_>,
@@ -419,12 +419,12 @@ pub trait JobKind: Send + Sync {
         None
     }
 
-    /// Whether its objects are deleted together with its Workload, even those that are held.
+    /// Whether its objects, even held ones, are deleted together with its Workload.
     fn ends_with_workload(&self) -> bool {
         false
     }
 
-    /// Whether pods that run when a job is stopped go on to their end. Then only the removal of the job ends them earlier.
+    /// Whether running pods go on to their end when the job is stopped. Then only the removal of the job ends them earlier.
     fn stop_leaves_pods(&self) -> bool {
         false
     }
@@ -434,7 +434,7 @@ pub trait JobKind: Send + Sync {
         Vec::new()
     }
 
-    /// The objects to create on a worker. `original` are the pod sets of the Workload, without what was injected here.
+    /// The objects to create on a worker. `original` are the pod sets of the Workload, without what a start in this cluster has added.
     fn copies(
         &self,
         members: Members<'_>,
@@ -452,12 +452,12 @@ pub trait JobKind: Send + Sync {
         Vec::new()
     }
 
-    /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
+    /// The next writes that put the objects of a local job on the virtual node that stands for the cluster where their copies run.
     fn settle(&self, _local: Members<'_>, _copies: Members<'_>, _node: &str) -> Vec<Write> {
         Vec::new()
     }
 
-    /// Whether all its objects that are not held are on such a node, so that nothing of it runs in this cluster.
+    /// Whether all its objects that are not held are on the virtual node of a worker cluster, so that nothing of it runs in this cluster.
     fn is_shown_on_nodes(&self, _local: Members<'_>) -> bool {
         false
     }
@@ -465,8 +465,8 @@ pub trait JobKind: Send + Sync {
     /// The writes that show the state of the copies on the local job. They are not sent to a job that a controller in this cluster manages.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;
 
-    /// The write that makes a suspended job show that, where no controller in this cluster does so. `None` when the job shows it already,
-    /// or the kind cannot show it.
+    /// The write that makes a suspended job show that it is suspended, where no controller in this cluster writes that. `None` when the job
+    /// shows it already, or the kind cannot show it.
     fn show_wait(&self, _local: Members<'_>, _now: Timestamp) -> Option<Write> {
         None
     }
@@ -521,7 +521,7 @@ pub trait JobKind: Send + Sync {
         None
     }
 
-    /// The fields that a pod of such an object gets, so that it is queued together with others.
+    /// The fields that a pod gets from its parent of this kind, so that it is queued together with the other pods of its group.
     fn mark(&self, _parent: Member<'_>, _pod: &ObjectMeta) -> Option<Mark> {
         None
     }

@@ -1,7 +1,7 @@
 //! The objects that must exist in a cluster before the pods of a job can run there, because their templates name them.
 //!
-//! Not included are optional references. What a pod names and can start without is apart ([`wanted`]): Secrets for pulling images, because
-//! the node may have the image, and the Service by whose name the pods of a group find each other.
+//! Optional references are not included. Objects that a pod names but can start without are listed by [`wanted`]: Secrets for pulling
+//! images, because the node may have the image, and the Service by whose name the pods of a group find each other.
 //!
 //! *Source*: `spec/experience.md 5`, `spec/safety.md 5.1`.
 
@@ -137,7 +137,7 @@ pub fn wanted<'a>(templates: impl IntoIterator<Item = &'a Value>) -> BTreeSet<Ne
     wanted.0
 }
 
-/// What of an object is carried to a worker: no metadata, because annotations may hold copies of its content.
+/// The fields of an object that are carried to a worker. Metadata is not, because annotations may hold copies of the content.
 ///
 /// *Errors*: why it is not carried.
 pub fn carried(thing: Thing, object: &Value) -> Result<Value, &'static str> {

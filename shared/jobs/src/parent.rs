@@ -1,6 +1,6 @@
 //! Kinds whose controllers make the pods that the queue holds: `Deployment`, `StatefulSet` and `LeaderWorkerSet`.
 //!
-//! An object of these kinds is never suspended itself. Its templates say that its pods are to be held. Where its pods are one job together,
+//! An object of these kinds is never suspended itself: its templates say that its pods are to be held. Where the pods are one job together,
 //! each new pod gets the name and the size of its group ([`Mark`]), and the object describes the pod sets of that group.
 //!
 //! *Source*: `spec/jobs.md 9.11 to 9.13`.
@@ -40,7 +40,7 @@ pub struct Parent {
     pod_sets: fn(&Value) -> Result<Vec<JobPodSet>, Error>,
     /// How its pods are grouped; `None` when each pod is a job.
     groups: Option<Groups>,
-    /// The object of this kind that made a pod, where all its pods are to run in one cluster.
+    /// The object of this kind that made a pod, if all pods of that object must run in one cluster.
     maker_of: fn(&ObjectMeta) -> Option<Maker<'_>>,
     /// The problems of a new object of a queue.
     create: fn(Member<'_>) -> Vec<Problem>,

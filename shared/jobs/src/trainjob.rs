@@ -1,7 +1,8 @@
 //! `TrainJob` of Kubeflow's Trainer, version 2. *Source*: `spec/jobs.md 9.5`.
 //!
-//! It describes the training, and its runtime describes the pods. Trainer makes a suspended `JobSet` of both. This is the second member of
-//! the job, and is read instead of the runtime. The assignment goes into an entry of `runtimePatches` that belongs to Roadstead alone.
+//! A `TrainJob` describes the training, and its runtime describes the pods. Trainer makes a suspended `JobSet` of both. The `JobSet` is the
+//! second member of the job, and is read instead of the runtime. The assignment goes into an entry of `runtimePatches` that belongs to
+//! Roadstead alone.
 //!
 //! Invariant: the pod sets are those of the JobSet without the additions of our entry, so they are the same before, during and after a run.
 
@@ -84,7 +85,7 @@ impl JobKind for TrainJob {
             Pods::None
         };
         let of_set = job_set(members).map(|set| JOBSET.look(Members::one(&set)));
-        // Why without the JobSet: the status does not say how many Jobs each set must have, and Trainer makes one.
+        // Why one Job is enough when there is no JobSet: the status does not say how many Jobs each set must have, and Trainer makes one.
         let each_is_ready = || {
             let done = |status| number(status, "ready").saturating_add(number(status, "succeeded")) > 0;
             statuses().len() > 0 && statuses().all(done)
@@ -161,8 +162,8 @@ impl JobKind for TrainJob {
         vec![copy]
     }
 
-    /// Shows the success of its copy. Trainer keeps no failure in the status of a job that it has not failed itself, so only the Workload
-    /// shows a failure.
+    /// Shows the success of the copy. Trainer keeps a failure in the status only if it has failed the job itself, so a failure of the copy
+    /// is shown by the Workload alone.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
         let job = local.first();
         let mut after = job.data.clone();

@@ -44,7 +44,7 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
         kind.outlast_its_end(job);
     }
     let deleting = job.meta.deletion_timestamp.is_some();
-    // Why not outside: no controller starts jobs there, so a held job would be held for ever.
+    // Why not in other namespaces: no controller starts jobs there, so a held job would be held for ever.
     let held = inside && (queue(job.meta).is_some() || facts.namespace == Namespace::InsideAll);
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
@@ -75,7 +75,7 @@ pub fn validate_create(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates
 
 /// The problems of the pod templates, and of fields that cannot be combined with elastic jobs.
 fn template_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
-    // Why none: the API server itself refuses what the schema of the kind does not allow.
+    // Why no problem is reported: the API server itself refuses what the schema of the kind does not allow.
     let members = Members::one(&job);
     let Ok(pod_sets) = kind.pod_sets(members) else {
         return Vec::new();
@@ -251,8 +251,8 @@ pub fn validate_update(
     problems
 }
 
-/// The problem of a changed `managedBy`. The job's controller in this cluster would begin to run a job that runs on a worker, or let go of
-/// a job that runs here.
+/// The problem of a changed `managedBy`. The job's controller in this cluster would begin to run a job that runs on a worker, or would stop
+/// managing a job that runs here.
 ///
 /// Unlike the anchor, which leaves the check to each kind: not every kind protects the field (the training operator 1.9 compares the new
 /// job with itself).

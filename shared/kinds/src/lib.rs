@@ -33,7 +33,7 @@ pub struct Kind {
     pub idle: Idle,
     /// How many objects make up a job of this kind.
     pub members: Members,
-    /// Which of its objects wait for a webhook.
+    /// Which of its objects are reviewed by webhooks.
     pub review: Review,
     /// What its integration can do beyond queueing in one cluster.
     pub abilities: &'static [Ability],
@@ -43,7 +43,7 @@ pub struct Kind {
     pub implies: Option<&'static str>,
     /// The feature gate that must be on for it.
     pub gate: Option<&'static str>,
-    /// The places of its pod templates, for an `AppWrapper` that wraps it; empty when they must be declared there.
+    /// The places of its pod templates, for an `AppWrapper` that wraps it; empty when the `AppWrapper` must declare them.
     ///
     /// *Source*: `spec/appwrapper.md 1.5`.
     pub wrapped: &'static [PodPlace],
@@ -54,7 +54,7 @@ pub struct Kind {
 pub struct ManagedBy {
     /// The path of the field.
     pub path: &'static [&'static str],
-    /// The name of the field in a refusal. Wire: not its path for every kind. *Source*: `spec/jobs.md 10.1`.
+    /// The name of the field in a refusal. Wire: for some kinds it differs from the path. *Source*: `spec/jobs.md 10.1`.
     pub said: &'static str,
     /// The controller that runs the job when the field is absent. *Source*: `spec/jobs.md 10.2`.
     pub default: &'static str,
@@ -63,12 +63,12 @@ pub struct ManagedBy {
 /// What keeps the controller of a kind in the manager's cluster from running a job that runs on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// The controller heeds [`Kind::managed_by`]. So the job is let go here too, and shows the status of its copy.
+    /// The controller heeds [`Kind::managed_by`]. So the manager's job is released as well, and shows the status of its copy.
     ManagedBy,
-    /// The controller does not heed such a field. So the job stays suspended here, and shows only the end of its copy, because its
-    /// controller would overwrite any other status.
+    /// The controller heeds no such field. So the manager's job stays suspended, and shows only the end of its copy: the controller would
+    /// overwrite any other status.
     Held,
-    /// No controller runs it while its gate is set. So the job stays held here, and shows the status of its copy.
+    /// No controller runs the job while its gate is set. So the manager's job keeps its gate, and shows the status of its copy.
     Gate,
 }
 
@@ -88,7 +88,8 @@ pub enum Members {
 pub enum Review {
     /// Every object.
     Every,
-    /// Those that name a queue, unless jobs without one are held too. For kinds of which a cluster has many objects, or writes them often.
+    /// Only objects that name a queue; every object if jobs without a queue are held too. Why: a cluster has many objects of such a kind,
+    /// or writes them often, and each of them would wait for the webhook.
     Queued,
 }
 

@@ -57,7 +57,7 @@ const OF_JOBS: Rights = Rights {
     ],
 };
 
-/// Rights for objects of which only the pods are held and let go.
+/// Rights for kinds whose pods are the jobs: the engine holds and releases the pods, and only reads the object itself.
 const OF_PARENTS: Rights = Rights {
     engine: &[Right {
         on: On::Objects,
@@ -66,7 +66,8 @@ const OF_PARENTS: Rights = Rights {
     account: &[],
 };
 
-/// Pods besides, whose steps of Argo Workflows report where they run.
+/// Rights for pods. Why task results: a pod that is a step of an Argo Workflow stores its result on the worker, and the manager brings it
+/// back.
 const OF_PODS: Rights = Rights {
     engine: OF_JOBS.engine,
     account: &[
@@ -82,7 +83,8 @@ const OF_PODS: Rights = Rights {
     ],
 };
 
-/// Workflows besides, which name templates that must exist where they run. They have no status of their own to read.
+/// Rights for Argo Workflows, which have no status subresource. Why templates: a Workflow may name templates, which must exist
+/// on the worker.
 const OF_WORKFLOWS: Rights = Rights {
     engine: OF_JOBS.engine,
     account: &[
@@ -425,7 +427,7 @@ pub static WORKFLOW: Kind = Kind {
     ..COMMON
 };
 
-/// A kind that no cluster serves. Tests show with it that a rule follows the row of a kind, whatever kind it is.
+/// An invented kind, which no cluster serves. Tests use it to show that a rule depends only on the row of a kind.
 pub static INVENTED: Kind = Kind {
     framework: "example.com/train",
     group: "example.com",

@@ -21,8 +21,8 @@ pub(crate) const LINE_MAX: u64 = 8 << 20;
 
 type Body<B> = http_body_util::combinators::MapErr<Limited<Timely<B>>, fn(BoxError) -> BoxError>;
 
-/// Ends an answer longer than [`ANSWER_MAX`], or a late one, with an error. A watch has no end, so its reader limits its lines
-/// and its silence.
+/// Ends an answer with an error when it is longer than [`ANSWER_MAX`] or late. A watch has no end, so its reader limits the
+/// length of its lines and its silence instead.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded<S>(pub(crate) S);
 
@@ -47,7 +47,7 @@ where
         let watches = options.any(|option| matches!(option, "watch=true" | "watch=1"));
         let longest = longest(request.method());
         let bound = move |answer: Response<B>| {
-            // Why the status too: a refusal is one short object, also in answer to a watch request.
+            // Why the status counts: an API server refuses a watch with one short object, so the limits hold for that answer.
             let endless = watches && answer.status().is_success();
             let most = if endless { usize::MAX } else { ANSWER_MAX };
             answer.map(|body| {

@@ -40,8 +40,8 @@ const SILENCE: Duration = Duration::from_secs(150);
 const PAGE: u32 = 500;
 /// HTTP status of a resource version that the API server no longer knows.
 const GONE: u16 = 410;
-/// HTTP status and words for a resource version that the API server does not know yet. It comes from before a restore from a
-/// backup.
+/// HTTP status and text of an API server for a resource version that it has not reached yet. The version is from before a
+/// restore of its storage from a backup.
 const AHEAD: (u16, &str) = (504, "Too large resource version");
 
 /// One object changed. `old` and `new` are both there for a modification.
@@ -61,14 +61,14 @@ type Slim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 /// A cache of one kind of one cluster.
 pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
-    /// Locked from before a change until every listener has heard of it, so that listeners hear changes in the order of the
-    /// cache. A watch event and the answer to an own write may come at the same moment.
+    /// The lock is held from before a change until every listener was called. Why: a watch event and the answer to an own write
+    /// may come at the same moment, and the listeners must hear changes in the order of the cache.
     listeners: Mutex<Vec<Listener<K>>>,
     health: Latest<Health>,
     /// The highest version ever seen. A lower one that comes later is from a restored storage.
     newest: AtomicU64,
-    /// The highest version that the list or watch has told of, or is about to. An object up to this version that is not cached is
-    /// gone.
+    /// The highest version that a list or watch has reported, or is about to report. An object up to this version that is not
+    /// cached was deleted.
     told: AtomicU64,
     /// Where to resume the watch. Kept between runs, so that a short loss of connection costs no new list.
     version: Mutex<Option<String>>,
@@ -76,7 +76,7 @@ pub struct Cache<K> {
     rewound: AtomicBool,
     /// Everything was listed once, or the kind is known not to be served.
     settled: AtomicBool,
-    /// The storage may hold something that the watch has not told of yet, so everything must be listed again.
+    /// The storage may hold a change that the watch has not reported yet, so everything must be listed again.
     behind: AtomicBool,
     refreshed: Notify,
     /// When the API server last said something: a list, an event, a bookmark.
@@ -126,8 +126,8 @@ impl<K: Resource> Cache<K> {
         })
     }
 
-    /// Calls `listener` after every change from now on, one change at a time. It must be quick, must not block, and must not
-    /// change this cache.
+    /// Calls `listener` after every change from this call on, one change at a time. The listener must be quick, must not block,
+    /// and must not change this cache.
     pub fn listen(&self, listener: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.turn().push(Box::new(listener));
     }
@@ -195,7 +195,8 @@ impl<K: Resource> Cache<K> {
     /// last.
     pub fn refresh(&self) {
         self.health.modify(|health| {
-            // Invariant: under the lock of the health, so that a watch which is just being opened does not say `Live` after it.
+            // Invariant: `behind` and the health change under one lock. Otherwise a watch that is just being opened could set
+            // `Live` afterwards.
             self.behind.store(true, Ordering::Relaxed);
             set(health, Health::Starting)
         });
@@ -229,12 +230,13 @@ impl<K: Resource> Cache<K> {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Caches an object from a list of this version. Why the list's version decides: a cached object that is older than the list
-    /// but newer than the listed one was lost when the storage was restored from a backup (`spec/safety.md F15`).
+    /// Caches an object from a list of this version. Why the list's version decides: if the cached object is not newer than the
+    /// list, but newer than the listed object, its state was lost when the storage was restored from a backup
+    /// (`spec/safety.md F15`).
     fn observe_listed(&self, object: K, listed: Listed) {
         self.put(object, |new, old| {
             old.is_none_or(|old| {
-                // Why not trusted after a restore: the same version may be of two histories.
+                // Why not after a restore: the restored storage may give a known version to another state of the object.
                 let same = !listed.went_back() && Print::of(old) == Print::of(new);
                 !same && listed.covers(old)
             })
@@ -274,7 +276,8 @@ impl<K: Resource> Cache<K> {
         self.take_out(key, |held| uid.is_none() || held.meta().uid.as_deref() == uid);
     }
 
-    /// Takes out an object whose deletion the watch tells of. Why its predecessors too: the name has no object any more.
+    /// Takes out an object whose deletion the watch reports. An earlier object of the same name is taken out too, because no
+    /// object has the name now.
     fn forget_told(&self, gone: &Raw<'_>) {
         let at: Option<u64> = gone.version().parse().ok();
         self.take_out(&gone.key(), |held| {
@@ -355,7 +358,8 @@ where
         let mut params = selecting(labels).limit(PAGE);
         let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut seen = BTreeSet::new();
-        // Why read before the request is sent: a list shows the stored state, so it can only be older when the storage went back.
+        // Why read before the request is sent: a list shows the stored state, so a list with a lower version proves that the
+        // storage went back.
         let newest = self.newest.load(Ordering::Relaxed);
         let distrusted = self.rewound.load(Ordering::Relaxed);
         loop {
@@ -388,7 +392,7 @@ where
                 None => {
                     self.newest
                         .fetch_max(listed.version.unwrap_or_default(), Ordering::Relaxed);
-                    // Why not the highest ever: the storage may have gone back.
+                    // Why not the highest version ever seen: the storage may have gone back.
                     self.told
                         .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
                     self.keep_only(&seen, listed);
@@ -412,13 +416,12 @@ where
         let compared = match last {
             Last::Listed => Some(Missing::default()),
             Last::Silent => match self.compare(api, labels, &version).await? {
-                // Why no watch: the compared version passed, so the silent watch hid nothing known, but a new one may be as
-                // silent.
+                // Why listed again: the comparison found no restore, but a new watch from this version may be silent again.
                 Some(_) => return Ok(Ended::Lost),
                 None => None,
             },
             Last::Full => self.compare_version(api, labels, &version).await,
-            // Why even without a loss: only the comparison shows what a watch has left out (F12).
+            // Why compared even while the connection holds: only this shows events that a watch has left out (F12).
             Last::Unchecked | Last::Cut => self.compare(api, labels, &version).await?,
         };
         match compared {

@@ -92,15 +92,15 @@ pub enum Unusable {
     /// It is no YAML, or a field has the wrong type.
     #[error("it is not a kubeconfig: {0}")]
     Malformed(String),
-    /// The context to use is not in it.
+    /// The file has no such context, or names no current context.
     #[error("{wanted}; it has: {known}")]
     NoContext {
-        /// The missing one.
+        /// What is missing, as a phrase.
         wanted: String,
-        /// Those that it has.
+        /// The names of the contexts in the file, as text.
         known: String,
     },
-    /// What the context names is missing or cannot be used.
+    /// The file lacks a part that its context names, or that part cannot be used.
     #[error("{0}")]
     Content(String),
 }
@@ -111,7 +111,8 @@ impl Unusable {
             return Self::Unreadable(cause.to_string());
         }
         if let KubeconfigError::Parse(cause) = error {
-            // Why only the first line, and nothing in double quotes: the others show the text around the fault.
+            // Why only the first line, without the parts in double quotes: the rest shows the text around the fault, which may
+            // be a secret.
             let text = cause.to_string();
             let line = text.lines().next().unwrap_or_default();
             let plain: Vec<&str> = line.split('"').step_by(2).collect();
@@ -312,16 +313,17 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 /// What only some clients do.
 #[derive(Default)]
 struct Extras {
-    /// Every answer tells it the time.
+    /// Takes the time of the cluster from every answer.
     time: Option<ServerTime>,
     /// Which answers are retried.
     retries: Option<RetryPolicy>,
-    /// Whether errors name the address. Those of a worker do not: it is in its Secret, and they are told with the name of the cluster.
+    /// Whether errors name the address of the API server. Errors of a worker's client do not: the address is in the worker's
+    /// Secret, and the caller adds the name of the cluster.
     named: bool,
 }
 
 impl Extras {
-    /// Of a process, for its own cluster.
+    /// The extras of a process's client for its own cluster.
     fn of_a_process(time: Option<ServerTime>) -> Self {
         Self {
             time,
@@ -377,7 +379,7 @@ fn build(
     let service = ServiceBuilder::new()
         .map_err(move |source: BoxError| -> BoxError {
             match &server {
-                // Why not of a refusal by the permit: nothing was sent.
+                // Why the permit's refusal keeps its own error: no request was sent, so no answer is missing.
                 Some(server) if !source.is::<Denied>() => Box::new(Unanswered {
                     server: server.clone(),
                     source,
@@ -390,7 +392,7 @@ fn build(
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
         .option_layer(retries.map(RetryLayer::new))
-        // Why outside of the deadline: a request that waits for its turn has not been sent yet.
+        // Why outside of the deadline: while a request waits for a pause to end, it has not been sent.
         .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
         // Why inside: the permit is checked at the moment of sending, after all waiting.

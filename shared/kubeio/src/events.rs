@@ -46,13 +46,14 @@ const WRITERS_ALL: u32 = 4;
 const BURST: u32 = 300;
 /// How often one more may be written after the burst.
 const RATION: Duration = Duration::from_millis(200);
-/// The last part of the burst is reserved for warnings: the conditions show too why thousands wait.
+/// This last part of the burst is reserved for warnings. Why others may be dropped: when thousands of Workloads wait, their
+/// conditions show the reason too.
 const FOR_WARNINGS: u32 = 100;
 /// How long a routine event waits at least.
 const LINGER: Duration = Duration::from_secs(2);
 /// The pause after each routine write, as a multiple of the write's time.
 const REST_PER_WORK: u32 = 19;
-/// How long waiting Events are still written after the stop. *Why*: no other process tells the last decisions of this one.
+/// How long waiting Events are still written after the stop. *Why*: no other process reports the last decisions of this one.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// The longest pause after a routine write.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -66,7 +67,7 @@ const NAME_MAX: usize = 253;
 /// Gives the time that events bear.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A place to drop events into.
+/// Takes events and hands them to the task that writes them; clones share it.
 #[derive(Clone)]
 pub struct Recorder {
     at_once: mpsc::Sender<Told>,
@@ -149,7 +150,8 @@ pub fn recorder(
             biased;
             // Why the rest is not reported: metric roadstead_events_unwritten_total ends with the process.
             () = last => {}
-            // Why not over before the stop: a process without a recorder goes on.
+            // Why it waits for the stop: both lanes end as soon as no recorder is left, and the end of any part ends the
+            // process.
             () = async {
                 tokio::join!(writer.tell_at_once(prompt, &stop), writer.tell_later(later, &stop));
                 stop.cancelled().await;
@@ -234,7 +236,8 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    /// Notes a failed write; tells whether it must be logged. Why the text does not matter: it names the namespace or the event.
+    /// Notes a failed write; returns whether to log it. Why the text is not compared: it names the namespace or the event, so
+    /// it differs each time.
     fn failed(&mut self, error: &kube::Error, now: Instant) -> bool {
         self.last = Some(now);
         let sort = if let kube::Error::Api(status) = error {
@@ -245,7 +248,8 @@ impl Unwritten {
         self.trouble.is_news(&sort)
     }
 
-    /// Notes a successful write; tells whether the failure is over. Why not at once: one namespace may refuse what others take.
+    /// Notes a successful write; returns whether the failure is over. Why only after [`QUIET`]: one namespace may refuse events
+    /// while others accept them.
     fn written(&mut self, now: Instant) -> bool {
         self.last.is_some_and(|last| now.duration_since(last) > QUIET) && {
             self.last = None;
@@ -277,7 +281,7 @@ impl Writer {
                 drop(permit);
             });
         }
-        // Why: a write under way would end with the process.
+        // Why: without this wait the end of the process would cut off the writes under way.
         let _all = writers.acquire_many(WRITERS_ALL).await;
     }
 

@@ -2,10 +2,10 @@
 //!
 //! The rules for the whole product:
 //!
-//! - The usual answers to a write are values ([`Written`](crate::write::Written)): done, gone, conflict, already there. What an
-//!   action cannot go on with is a [`Failure`]: a sentence for people, and one [`Verdict`].
+//! - The usual answers to a write are values ([`Written`](crate::write::Written)): done, gone, conflict, already there. An
+//!   answer after which an action cannot go on is a [`Failure`]: a sentence for people, and one [`Verdict`].
 //! - Code decides by the verdict, never by the sentence. A caller that must know more gets a closed enum from the module it calls.
-//! - [`reconcile`](crate::reconcile) is the one policy that makes pauses of verdicts. A loop that has no keys takes its pauses from
+//! - [`reconcile`](crate::reconcile) alone decides which pause follows a verdict. A loop that has no keys takes its pauses from
 //!   [`retry`](crate::retry).
 //! - A failure is logged at the edge, once in the same words ([`trouble`](crate::trouble)); the object is a field of the log line,
 //!   and neither names nor sentences are labels of metrics.
@@ -23,12 +23,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Time may cure it.
+    /// A failure that time may cure ([`Verdict::Retry`]).
     pub fn passing(text: impl Into<String>) -> Self {
         Self::new(text, Verdict::Retry)
     }
 
-    /// An object, a right or a setting must change first.
+    /// A failure that lasts until an object, a right or a setting changes ([`Verdict::WaitForChange`]).
     pub fn lasting(text: impl Into<String>) -> Self {
         Self::new(text, Verdict::WaitForChange)
     }
@@ -38,12 +38,12 @@ impl Failure {
         Self { text, verdict }
     }
 
-    /// The sentence.
+    /// The sentence for people.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What must happen first.
+    /// What must happen before the same attempt can succeed.
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }

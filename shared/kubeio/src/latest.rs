@@ -1,6 +1,6 @@
 //! The newest value of something, to read and to wait for.
 //!
-//! Why not `tokio::sync::watch`: it wakes waiters in a random order, and a seed of the simulation must give the same run twice
+//! Why not `tokio::sync::watch`: it wakes waiters in a random order, and a repeated simulation must give the same run
 //! (`spec/safety.md 7`). Here they are woken in the order in which they began to wait.
 
 use std::fmt::Debug;
@@ -94,7 +94,7 @@ impl<T: Clone> Follower<T> {
         value.1.clone()
     }
 
-    /// Waits until the value has changed since it was last seen; the new value counts as seen. If cancelled, it has seen nothing.
+    /// Waits until the value has changed since it was last seen; the new value counts as seen. A cancelled wait sees nothing.
     pub async fn changed(&mut self) {
         loop {
             let mut bell = pin!(self.of.0.bell.notified());
@@ -109,7 +109,7 @@ impl<T: Clone> Follower<T> {
         }
     }
 
-    /// Waits until the value fits, and returns it. It counts as seen.
+    /// Waits until `is_it` accepts the value, and returns the value, which then counts as seen.
     pub async fn wait_for(&mut self, is_it: impl Fn(&T) -> bool) -> T {
         loop {
             let value = self.see();

@@ -1,8 +1,9 @@
 //! How Roadstead talks to Kubernetes API servers.
 //!
-//! All clients are made here, and what the processes watch is cached here. Stored objects are changed by [`write`]; only the
-//! children of an `AppWrapper` are created elsewhere, because there the code of a refusal decides. Single reads and reviews are
-//! sent by the crates that need them, over clients of this one, so the same permits and limits hold for them.
+//! All clients are made here, and the objects that the processes watch are cached here. Stored objects are changed by
+//! [`write`]; only the children of an `AppWrapper` are created elsewhere, because their controller decides by the status code
+//! of a refusal. Single reads and reviews are sent by the crates that need them, over clients of this one, so the same permits
+//! and limits hold for them.
 //!
 //! It **never** decides anything: it connects, keeps caches filled, writes what it is told, and turns the answers of API servers
 //! into values ([`write::Written`]) for the decisions. Not found, conflict and "already there" are answers, not errors.

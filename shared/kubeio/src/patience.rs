@@ -16,7 +16,7 @@ use tower::Service;
 
 /// The longest pause that is kept, and the longest that a request waits.
 ///
-/// Why limited: a broken or hostile worker could stop everything that concerns it for ever.
+/// Why limited: otherwise a broken or hostile worker could stop all requests to it for ever.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The end of a pause is spread over this part of it, so that the waiting requests do not all come back at once.
 const SPREAD: f64 = 0.25;
@@ -85,7 +85,8 @@ impl Gate {
     }
 }
 
-/// Why some requests never wait: they are few, and they show that a worker is alive and keep its jobs from being fenced.
+/// Whether a request is sent during a pause: leases, and paths outside of `/api` and `/apis`, such as health checks. Why: they
+/// are few, they show that a worker is alive, and they keep its jobs from being fenced.
 fn never_waits(uri: &Uri) -> bool {
     let path = uri.path();
     !path.starts_with("/api") || path.split('/').any(|part| part == "leases")

@@ -29,7 +29,7 @@ pub struct Queue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// By turn: the key that came first has the lowest.
+    /// The waiting keys of each lane by turn; the lowest turn is next.
     lanes: [BTreeMap<u64, K>; 2],
     /// The lane of each key, and its turn there.
     waiting: BTreeMap<K, (Lane, u64)>,

@@ -265,7 +265,7 @@ fn is_end(error: &std::io::Error) -> bool {
     while let Some(one) = cause {
         let io = one.downcast_ref::<std::io::Error>();
         if io.is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof)
-            // Wire: hyper says it only in words.
+            // Wire: hyper tells this case only by the text of its error.
             || one.to_string().contains("unexpected EOF during chunk")
         {
             return true;

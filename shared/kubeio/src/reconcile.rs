@@ -1,9 +1,9 @@
 //! Workers that take keys from a [`Queue`] and reconcile them, each key by one worker at a time.
 //!
-//! Here is the one policy for failures: what each [`Verdict`] costs in pauses, and what is logged.
+//! This file has the one policy for failures: the pause after each [`Verdict`], and what is logged.
 //!
-//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause, unless it was given up until it changes;
-//! others are not held up. A lasting failure is logged once per text, not at each attempt.
+//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause, unless it was given up until it
+//! changes; meanwhile other keys are worked on. A lasting failure is logged once per text, not at each attempt.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -25,7 +25,8 @@ use crate::write::Written;
 
 /// First pause after a failure that time may cure.
 const PASSING: Duration = Duration::from_millis(100);
-/// First pause after a failure that lasts until something changes, which often no watch of this process shows.
+/// First pause after a failure that lasts until something changes. Why tried again at all: often no watch of this process shows
+/// that change.
 const LASTING: Duration = Duration::from_secs(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
@@ -52,7 +53,8 @@ impl From<Failure> for Outcome {
 }
 
 impl<K> Written<K> {
-    /// The object as it is now, or `None` when it is gone, if the reconcile goes on after this write; `what` was attempted.
+    /// The stored object, or `None` when it is gone, if the reconcile may go on after this write. `what` names the attempt in
+    /// the failure.
     ///
     /// *Errors*: the reconcile ends: another client was faster, the API server refused, or it gave no clear answer.
     pub fn or_end(self, what: impl Display) -> Result<Option<Box<K>>, Outcome> {
@@ -174,7 +176,8 @@ impl<K: Ord + Clone + Display> Policy<K> {
         pause
     }
 
-    /// Why not after one failure: most are momentary, as when two clients write the same object.
+    /// Why the success after a single failure is not logged: most failures are momentary, as when two clients write the same
+    /// object.
     fn succeeded(&self, key: &K) {
         if let Some(attempts) = self.troubles.ends(key).filter(|attempts| *attempts > 1) {
             tracing::info!(reconciler = self.name, object = %key, attempts, "succeeded after failed attempts");

@@ -46,7 +46,7 @@ pub(crate) struct Timely<B> {
 struct Limit {
     longest: Duration,
     end: Instant,
-    /// Runs while the reader waits; kept, because the next part needs it again.
+    /// Runs while the reader waits. It is kept and set again for the next part of the answer.
     alarm: Option<Pin<Box<Sleep>>>,
     is_set: bool,
 }

@@ -82,7 +82,8 @@ impl<K: Ord> Troubles<K> {
     /// As [`Self::is_news`], with the number of failed attempts up to this one.
     pub(crate) fn failed(&self, key: K, words: &str) -> (u32, bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Limit: beyond it a failure is reported once more than needed, never less.
+        // Limit: a new key replaces the first one. The replaced failure is reported once more if it goes on, and its end is not
+        // reported.
         if all.len() >= TROUBLES_MAX && !all.contains_key(&key) {
             all.pop_first();
         }
@@ -103,7 +104,7 @@ impl<K: Ord> Troubles<K> {
         all.get(key)?.trouble.told.clone()
     }
 
-    /// Drops the other keys: the end of a failure is not reported for an object that is gone.
+    /// Keeps only the keys that `keep` accepts. The end of a failure is not reported for an object that is gone.
     pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|key, _| keep(key));

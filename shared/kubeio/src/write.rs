@@ -95,9 +95,9 @@ where
     .await
 }
 
-/// Binds a pod to a node, but only if it still has this `uid`. One that is gone, or is on a node, is left as it is.
+/// Binds a pod to a node, but only if it still has this `uid`. A pod that is gone, or is on a node already, is left as it is.
 ///
-/// *Errors*: it was refused, or no answer came.
+/// *Errors*: the API server refused, or gave no clear answer.
 pub async fn bind<K>(api: &Api<K>, name: &str, uid: &str, node: &str) -> Result<(), Failure>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -289,7 +289,7 @@ pub fn describe(error: &kube::Error) -> String {
 }
 
 impl Failure {
-    /// Of a request.
+    /// The failure of a request, with the API server's words.
     pub fn of(error: &kube::Error) -> Self {
         Self::new(describe(error), verdict_of(error))
     }
@@ -303,7 +303,7 @@ impl From<kube::Error> for Failure {
 
 /// What must happen before a request that ended like this can succeed.
 ///
-/// Why a webhook's denial lasts whatever its code: it understood the object and does not want it.
+/// Why a webhook's denial lasts, whatever its code: the webhook has read the object and does not accept it.
 fn verdict_of(error: &kube::Error) -> Verdict {
     if let kube::Error::Api(status) = error {
         let passes = matches!(status.code, 408 | 409 | 429 | 500..=599);

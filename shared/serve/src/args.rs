@@ -54,7 +54,7 @@ pub struct Args {
     pub verbose: u8,
 }
 
-/// Why: clap refuses an empty path, but an empty environment variable means not given.
+/// Parses a path that may be empty. Why: clap refuses an empty path, but an empty environment variable means that no path is given.
 fn maybe_empty_path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }

@@ -31,7 +31,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Limit: problems reported at once.
 pub const PROBLEMS_MAX: usize = 64;
 
-/// Longest lifetime of a requested token: no token lives for ever. Source: spec/safety.md 5 S10.
+/// Longest lifetime of a requested token, in seconds. A larger setting is warned about. Source: spec/safety.md 5 S10.
 const TOKEN_LIFETIME_SECONDS_MAX: i64 = 86_400;
 
 /// Where a pod finds the name of its namespace.
@@ -249,7 +249,7 @@ fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findi
     settings
 }
 
-/// Why not the list of all known gates if one is similar: there are eighty.
+/// The message for a wrong gate. Why it names only the most similar gate if there is one: the list of all gates is long.
 fn gate_message(problem: &GateProblem) -> String {
     let near = match problem {
         GateProblem::Unknown { name } => {
@@ -272,7 +272,7 @@ fn warn_of_curves(config: &mut Config) {
     }
 }
 
-/// Why only names of our domains: another project's dispatcher may have any other name.
+/// Warns of an unknown dispatcher in the domain of a known one. Why no other domains: an external dispatcher may have any name there.
 fn warn_of_dispatcher(config: &mut Config) {
     let known = [
         DISPATCHER_ALL_AT_ONCE,

@@ -105,7 +105,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// The question about a path, which a [`Guard`] asks if it has no better one.
+    /// The question whether a user may use the path of a request, for requests that name no resource.
     pub fn of_path(method: &Method, uri: &Uri) -> Self {
         Self::Path {
             verb: method.as_str().to_ascii_lowercase(),
@@ -279,7 +279,7 @@ impl Guard {
 enum Refusal {
     /// The user is unknown.
     Unauthorized,
-    /// The user is known, but may not.
+    /// The user is known, but lacks the right; holds the message.
     Forbidden(String),
     /// The API server could not be asked.
     Unavailable,

@@ -205,7 +205,7 @@ impl Tasks {
                 tracing::error!("{error}; the process stops");
                 Err(error)
             }
-            // Why not logged: an orderly failure is printed as the last message of the process.
+            // Why not logged here: the process prints the error of a failed task as its last message.
             Ok((_, Err(source))) => Err(Error::Failed { task, source }),
             Err(source) => {
                 let error = Error::Panicked { task, source };
@@ -270,7 +270,7 @@ mod tests {
         assert!(matches!(&error, Error::Panicked { task, .. } if task == "brain"));
     }
 
-    /// Otherwise a process whose controllers are all switched off would end at once.
+    /// Why: otherwise a process whose controllers are all switched off would end at once.
     #[tokio::test(start_paused = true)]
     async fn without_tasks_it_waits_for_the_stop() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());

@@ -31,7 +31,7 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 pub const CONVERSION_BYTES_MAX: usize = 128 << 20;
 /// Limit: reviews above [`LARGE_BYTES`] that are read and answered at the same time; others wait.
 pub const LARGE_AT_ONCE: usize = 4;
-/// A review of at least this size is answered on a thread of its own, so that it does not hold up others.
+/// A review larger than this, in bytes, is answered on a thread of its own, so that it does not hold up others.
 pub const LARGE_BYTES: usize = 256 << 10;
 
 /// Answers one admission review.
@@ -58,7 +58,8 @@ impl<T: Into<String>> From<T> for Refusal {
 /// Answers one conversion review.
 pub type ConversionHandler = Arc<dyn Fn(ConversionRequest) -> ConversionResponse + Send + Sync>;
 
-/// Says why this process does not pass a request to a pod on to where it runs; from the pod's namespace and name.
+/// The answer to an API server's request to a kubelet about a pod on a virtual node, from the pod's namespace and name: a sentence that
+/// says why the request is not passed on to the cluster where the pod runs.
 pub type NodeAnswer = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 /// Path of the conversion webhook.
@@ -140,8 +141,8 @@ impl Webhooks {
         self.register(path.into(), Handler::Conversion(handler))
     }
 
-    /// Answers what an API server asks the kubelet of a node: logs, exec, attach and port-forward of a pod. Why here: a node that stands
-    /// for another cluster names the port of this server as its kubelet's, so it needs no further port and no further certificate.
+    /// Sets the answer to requests that an API server sends to a kubelet: logs, exec, attach and port-forward of a pod. Why here: a virtual
+    /// node stands for another cluster and names the port of this server as its kubelet's, so it needs no port and certificate of its own.
     pub fn node(&mut self, answer: NodeAnswer) {
         self.node = Some(answer);
     }
@@ -182,7 +183,7 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
     let path = request.uri().path().to_owned();
     let Some(handler) = server.webhooks.handlers.get(&path).cloned() else {
         if let (Some(node), Some((namespace, pod))) = (&server.webhooks.node, asked_of_kubelet(&path)) {
-            // Why this code: API servers pass the text of an unknown one on to the user.
+            // Why 501: API servers show users the text of an answer whose code they do not know.
             return (StatusCode::NOT_IMPLEMENTED, node(namespace, pod)).into_response();
         }
         let message = format!("no webhook is served at {path}");
@@ -210,12 +211,12 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
         refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message)
     };
     let length = header_text(request.headers(), &header::CONTENT_LENGTH);
-    // Why the limit: a request without a length is counted among the large ones.
+    // Why `limit` as the default: a request without a length counts as large.
     let length = length.parse().unwrap_or(limit);
     if length > limit {
         return too_large();
     }
-    // Why before the body is read: the bodies in memory must be limited.
+    // Why before the body is read: at most `LARGE_AT_ONCE` large bodies may be in memory.
     let _turn = if length > LARGE_BYTES {
         server.large.acquire().await.ok()
     } else {
@@ -280,7 +281,7 @@ async fn admit(
         review::failed_for(&uid, &message)
     };
     let prepared = match preparation {
-        // Why a task of its own: if it panics, only that task ends.
+        // Why a task of its own: a panic of the preparation ends only that task, and the review is refused.
         Some(prepare) => tokio::spawn(prepare(&request)).await,
         None => Ok(Ok(())),
     };

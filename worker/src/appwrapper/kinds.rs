@@ -267,12 +267,12 @@ fn slim(child: &mut DynamicObject, reports: bool) {
     }
 }
 
-/// Drops the metadata that no pass reads of a pod. The label of its `AppWrapper` stays.
+/// Drops the metadata of a pod that no pass reads. The label with the name of its `AppWrapper` stays.
 pub(super) fn slim_metadata(metadata: &mut ObjectMeta) {
     metadata.annotations = None;
     metadata.finalizers = None;
     if let Some(owners) = &mut metadata.owner_references {
-        // Why: a list that was read has room for four.
+        // Why: a decoded list has room for at least four entries.
         owners.shrink_to_fit();
     }
     if let Some(labels) = &mut metadata.labels {
@@ -285,7 +285,8 @@ impl Kind {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
-    /// Caches the API server's answer, if the watch tells of such objects. Why no others: nothing would tell of their end.
+    /// Caches an object that the API server returned, if it has our label. Why not others: the watch selects by that label, so
+    /// it would never report their deletion.
     pub(super) fn observe(&self, object: DynamicObject) {
         if object.labels().contains_key(LABEL) {
             self.objects.observe(object);

@@ -45,7 +45,7 @@ struct Container {
     resources: Resources,
 }
 
-/// The names of the resources of which more than nothing is asked for.
+/// The resources that a container requests or is limited to, by name, without those whose amount is zero.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Resources {
     #[serde(default, deserialize_with = "asked")]

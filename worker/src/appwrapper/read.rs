@@ -141,7 +141,7 @@ fn matters(wrapper: &AppWrapper, status: &Status) -> bool {
 async fn child(w: &Wrappers, wrapper: &AppWrapper, status: &Status, component: &Component) -> Child {
     let namespace = wrapper.metadata.namespace.as_deref().unwrap_or_default();
     let identity = &component.identity;
-    // Why not read: the attempt to create it gives the answer, and costs no more.
+    // Why not read: the attempt to create the child shows whether it exists, and costs no more than the read.
     if status.phase == Phase::Resuming
         && (w.settings.allows(identity).is_err() || w.kinds.seems_missing(namespace, identity).await)
     {

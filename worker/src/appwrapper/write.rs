@@ -53,7 +53,8 @@ impl Writer<'_> {
         let problems = plan.problems.join("; ");
         if plan.finalizer == Finalizer::Add {
             self.finalizer(Finalizer::Add).await?;
-            // Why again: the patch of the status is for the earlier version.
+            // Why planned again: the finalizer gave the object a new version, and the patch of the status is for the version
+            // before.
             return Ok(Done::Again);
         }
         let mut changed = self.status(&plan).await?;

@@ -38,7 +38,7 @@ const FENCING: &str = "fencing";
 pub(super) struct Stopping<'a>(BTreeMap<String, BoxFuture<'a, ()>>);
 
 impl<'a> Stopping<'a> {
-    /// Begins for each of these managers unless it is under way, and cancels it for all others.
+    /// Begins to stop the jobs of these managers, unless that is under way, and cancels it for all other managers.
     pub(super) fn of(&mut self, fence: &'a Fence, origins: &[String]) {
         self.0.retain(|origin, _| origins.contains(origin));
         for origin in origins {
@@ -51,7 +51,7 @@ impl<'a> Stopping<'a> {
         self.0.is_empty()
     }
 
-    /// Goes on until all begun work is done.
+    /// Works until every stop that was begun has been carried out.
     pub(super) async fn go_on(&mut self) {
         poll_fn(|context| {
             self.0.retain(|_, one| one.as_mut().poll(context).is_pending());
@@ -93,7 +93,7 @@ async fn everything(fence: &Fence, origin: String) {
     );
     if copies.is_empty() {
         troubles.ends(&this);
-    // Why not each time: a failed stop is tried again after each look.
+    // Why logged only when the number has changed: a failed stop is tried again after each look.
     } else if troubles.is_news(this, &copies.len().to_string()) {
         tracing::warn!(
             origin,

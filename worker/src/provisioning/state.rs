@@ -25,7 +25,7 @@ const API_UNAVAILABLE: &str = "APIUnavailable";
 pub(super) enum Served {
     /// Not everything has been listed.
     NotYet,
-    /// Everything has been listed, and still exists as far as is known.
+    /// Everything has been listed, and nothing shows that a kind is not served any more.
     Yes,
     /// A kind cannot be read: which, why, and what to do about it.
     No(String),

@@ -37,7 +37,7 @@ const REQUEST: &str = "ProvisioningRequest";
 
 /// Why an action failed.
 enum Trouble {
-    /// To be retried; it is logged.
+    /// The pass is retried, and the text is logged.
     Passing(String),
     /// A creation failed; it is shown on the check too.
     Create(CreateFailure),
@@ -91,7 +91,7 @@ impl Site {
             if troubles.is_empty() {
                 Ok(())
             } else {
-                // Why passing: what is missing may come at any moment, and no watch of this process shows it.
+                // Why passing: a missing object or right may come at any moment, and no watch of this process shows it.
                 Err(Failure::passing(troubles.join("; ")))
             }
         })
@@ -297,9 +297,11 @@ impl Site {
         Ok(())
     }
 
-    /// An object with the wanted name exists already. It is accepted if it is ours (an earlier answer was lost).
+    /// Handles an object that already has the wanted name. It is accepted if it is ours: then the answer to an earlier creation
+    /// was lost.
     ///
-    /// Wire: one that the cache does not show yet is a race and not reported (`spec/provisioning.md 4.4`).
+    /// Wire: an object of another owner, with our label, that the cache does not show yet is a race, so it is not shown on the
+    /// check (`spec/provisioning.md 4.4`).
     async fn meet<K>(
         &self,
         api: &Api<K>,

@@ -36,7 +36,7 @@ pub struct Step {
     pub object: String,
     /// Its state.
     pub state: State,
-    /// Rights that it gives now, and will not give any more.
+    /// Rights that the present object gives and the wanted one does not.
     pub lost: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ fn created_by(rules: &[PolicyRule]) -> Vec<&'static Kind> {
         .filter(|kind| kind.can(Ability::Dispatched))
         .filter_map(|kind| Some((place(kind)?, kind)))
         .collect();
-    // Why: with the same order, the role is the same and is not written.
+    // Why in the present order: the wanted role is then equal to the present one, and is not written.
     kinds.sort_by_key(|(place, _)| *place);
     kinds.into_iter().map(|(_, kind)| kind).collect()
 }
@@ -142,7 +142,7 @@ pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
     take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
     take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
     take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
-    // The Lease was written by the manager, which has no right to it any more.
+    // The manager wrote the Lease, and without its roles it cannot delete it any more.
     take::<Lease>(&Api::namespaced(worker.clone(), home), account).await
 }
 

@@ -21,12 +21,12 @@ use crate::output::{self, say};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Names shown in a message.
 const SHOWN_MAX: usize = 10;
-/// No new jobs are sent.
+/// Value of the annotation: no new jobs are sent.
 const CLOSED: &str = "true";
-/// No new jobs are sent, and running jobs go elsewhere.
+/// Value of the annotation: no new jobs are sent, and running jobs go elsewhere.
 pub(super) const DRAINED: &str = "drain";
 
-/// The result.
+/// The result of `cordon`, `uncordon` and `drain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cordoned {
@@ -148,7 +148,7 @@ pub(super) fn count(workloads: &[String]) -> String {
     }
 }
 
-/// What becomes of the Workloads that are placed on a cluster without new jobs.
+/// A sentence about the Workloads that stay placed on a cordoned cluster.
 fn rest(workloads: &[String]) -> String {
     let go = if workloads.len() == 1 { "goes" } else { "go" };
     match workloads {

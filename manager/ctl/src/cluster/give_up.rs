@@ -20,15 +20,15 @@ use crate::args::GiveUp;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// The result.
+/// The result of `give-up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GivenUp {
     /// The cluster.
     pub cluster: String,
-    /// The loss that is meant: when condition `Active` became False.
+    /// When the loss that is given up began: the time at which condition `Active` became False.
     pub lost_since: Time,
-    /// Workloads that were placed there.
+    /// Workloads that were placed on the cluster.
     pub workloads: Vec<String>,
 }
 

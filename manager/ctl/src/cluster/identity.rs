@@ -1,6 +1,6 @@
 //! Which cluster a kubeconfig leads to: the UID of its namespace `kube-system`, which the manager notes at each MultiKueueCluster.
 //!
-//! Why it is looked at before anything is written: with the kubeconfig of another cluster, a command would change that one.
+//! Why a command checks this before it writes anything: with the kubeconfig of another cluster it would change that cluster.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
@@ -63,7 +63,7 @@ fn is_same(cluster: &MultiKueueCluster, uid: &str, next: &str) -> Result<(), Fai
 
 /// Refuses a new name for the management cluster itself, or for a cluster that has another name already.
 ///
-/// A user whose rights do not show which cluster it is passes: the manager looks again.
+/// The check passes if the user may not read which clusters these are: the manager checks again before it connects.
 pub(crate) async fn is_new(manager: &Client, worker: &Client) -> Result<(), Failure> {
     let (Ok(home), Ok(uid)) = (uid_of(manager).await, uid_of(worker).await) else {
         return Ok(());

@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const CONFIG_TRIES: u32 = 3;
 const NO_TOKEN_YET: &str = "none";
 
-/// The result.
+/// The result of `join`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Joined {
@@ -52,9 +52,9 @@ pub struct Joined {
     pub server: String,
     /// When the credential ends, RFC 3339.
     pub token_expires_at: Option<String>,
-    /// Reason of the condition.
+    /// Reason of condition `Active`.
     pub reason: String,
-    /// From the start of the command until the manager was connected.
+    /// Seconds from the start of the command until the manager was connected to the worker.
     pub elapsed_seconds: f64,
 }
 
@@ -84,7 +84,7 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     let account = account::named(&args.owner)?;
     let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
     let mut args = args.clone();
-    // Why not of the account where the objects are only printed: no cluster is contacted for that.
+    // Why not with `--print-yaml`: that command contacts no cluster.
     if args.integrations.is_empty() && !args.print_yaml {
         args.integrations = account::granted(&worker.client, &account).await?;
     }
@@ -159,7 +159,7 @@ fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
     let rules = Rules {
         allow_loopback: args.allow_loopback || args.server.is_some(),
     };
-    // Why rendered first: the manager will read it from a Secret.
+    // Why the rendered Secret is checked: the manager will read the endpoint from it.
     let text = secret::render(&args.name, &draft);
     check(text.expose_secret().as_bytes(), &rules).map_err(|refusal| {
         Failure::new(
@@ -371,7 +371,7 @@ async fn written_expiry(args: &Join, manager: &Client) -> Option<String> {
     Some(secret::lifetime(&secret)?.expires.to_string())
 }
 
-/// Waits for the manager; returns the reason of the condition.
+/// Waits until condition `Active` is True; returns its reason.
 async fn wait_until_active(args: &Join, manager: &Client) -> Result<String, Failure> {
     say("waiting for the manager to connect");
     let clusters = Api::<MultiKueueCluster>::all(manager.clone());

@@ -38,7 +38,7 @@ const SHOWN_MAX: usize = 10;
 /// How often removing the cluster from a `MultiKueueConfig` is tried when another client writes it at the same time.
 const CONFIG_TRIES: u32 = 3;
 
-/// The result.
+/// The result of `leave`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Left {
@@ -50,7 +50,7 @@ pub struct Left {
     pub verified: Vec<String>,
     /// What is still there on purpose.
     pub kept: Vec<String>,
-    /// From the start of the command.
+    /// Seconds since the start of the command.
     pub elapsed_seconds: f64,
 }
 
@@ -285,7 +285,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     loop {
         let ours = match ours_on(client, TABLE, &args.owner.origin).await {
             Ok(ours) => ours,
-            // Why not when the API server refused an administrator: the administrator can correct the reason.
+            // Why not if the API server refused an administrator: the administrator can remove the cause.
             Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
                 say(&format!(
                     "note: the worker cannot be read: {}",
@@ -461,7 +461,8 @@ async fn remove_from_manager(
     Ok(())
 }
 
-/// The manager removes its finalizer when it has no objects there any more. Before that it needs the Secret.
+/// Waits until the MultiKueueCluster is gone. The manager removes its finalizer when none of its objects are left on the worker,
+/// and needs the Secret until then.
 async fn wait_until_gone(args: &Leave, clusters: &Api<MultiKueueCluster>) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
     loop {

@@ -1,7 +1,7 @@
 //! `roadstead cluster move`: an administrator's word that a name leads to another cluster, or that its cluster has another address.
 //!
-//! Invariant: what may run on the cluster before is never left behind unsaid: the name moves to another cluster only when no Workload is
-//! placed on the one before. Which cluster it is is known by the UID of its namespace `kube-system`.
+//! Invariant: no job starts twice because of a move: the name moves to another cluster only if no Workload is placed on the
+//! earlier one. A cluster is identified by the UID of its namespace `kube-system`.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
@@ -21,13 +21,13 @@ use crate::args::{Join, Move};
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
-/// What the administrator's kubeconfig leads to, for a name that is registered.
+/// The cluster to which the administrator's kubeconfig leads, compared with the cluster of the registered name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     /// The cluster that the name leads to already.
     SameCluster,
     AnotherCluster,
-    /// It is unknown: the manager's account was never allowed to read which cluster it is.
+    /// Which of both is unknown: the manager's account was never allowed to read the identity of the cluster of the name.
     NotIdentified,
 }
 
@@ -86,7 +86,7 @@ fn target(cluster: &MultiKueueCluster, new: &Identity, same_cluster: bool) -> Ta
     }
 }
 
-/// Whether a name may move there while these Workloads are placed on the cluster before.
+/// Refuses to move a name to another cluster while these Workloads are placed on the earlier one.
 fn may_move(name: &str, target: Target, placed: &[String]) -> Result<(), Failure> {
     let why = match target {
         Target::SameCluster => return Ok(()),

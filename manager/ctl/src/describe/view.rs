@@ -17,16 +17,16 @@ use crate::explain::Answer;
 use crate::explain::text::{age, render as explained};
 use crate::table::{shown, table};
 
-/// What stands elsewhere than in the Workload.
+/// What is known of a job besides its Workload.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Where its LocalQueue leads.
+    /// The ClusterQueue to which the LocalQueue of the job leads.
     pub cluster_queue: Option<String>,
     /// Events of the job and its Workload, the oldest first.
     pub events: Vec<Event>,
 }
 
-/// One job.
+/// The description of one job.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
@@ -40,11 +40,11 @@ pub struct Description {
     pub queue: Option<String>,
     /// The ClusterQueue: of the admission, else the one that the LocalQueue leads to.
     pub cluster_queue: Option<String>,
-    /// A larger number goes first.
+    /// Its priority; a larger number goes first.
     pub priority: Option<i32>,
     /// Where the priority comes from.
     pub priority_class: Option<String>,
-    /// RFC 3339.
+    /// When the Workload was created, RFC 3339.
     pub created: Option<Timestamp>,
     /// Its pods.
     pub pod_sets: Vec<PodSet>,
@@ -70,7 +70,7 @@ pub struct PodSet {
     pub flavors: BTreeMap<String, String>,
 }
 
-/// Puts together what is known.
+/// Builds the description of a job.
 pub fn describe(answer: Answer, facts: Facts) -> Description {
     let Answer { workload, view } = answer;
     let status = workload.status.clone().unwrap_or_default();
@@ -123,7 +123,7 @@ fn pod_sets(workload: &Workload) -> Vec<PodSet> {
     asked.iter().map(pod_set).collect()
 }
 
-/// For people.
+/// The description as text, for people.
 pub fn render(one: &Description, now: Timestamp) -> String {
     let mut text = explained(&one.view, now);
     let mut field = |name: &str, value: String| {

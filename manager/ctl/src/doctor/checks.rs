@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::facts::{Facts, Unread};
 
-/// By how many seconds clocks may differ before credentials and leases suffer.
+/// Largest difference between clocks, in seconds, that credentials and leases tolerate.
 const CLOCK_SECS_MAX: i64 = 30;
 /// Names of faulty objects that are shown.
 const SHOWN_MAX: usize = 5;

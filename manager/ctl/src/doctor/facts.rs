@@ -81,7 +81,7 @@ pub(super) struct Facts {
     pub(super) now: Timestamp,
     /// The clock of the API server, if known.
     pub(super) server_now: Option<Timestamp>,
-    /// Such as `v1.36.3`.
+    /// Version of Kubernetes, such as `v1.36.3`.
     pub(super) version: String,
     pub(super) objects: BTreeMap<&'static str, Result<Vec<Value>, Unread>>,
 }

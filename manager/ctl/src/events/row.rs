@@ -1,4 +1,4 @@
-//! Which events are meant, and an event as one line. Pure.
+//! Selects events, and renders an event as one line. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -11,10 +11,10 @@ use crate::explain::text::age;
 pub(crate) const COLUMNS: &[&str] = &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
 pub(super) const WIDE: &[&str] = &["REPORTER", "FIRST SEEN"];
 
-/// Group of the kinds of queueing.
+/// API group of Workloads and queues.
 const GROUP: &str = "kueue.x-k8s.io";
 
-/// Which events are meant.
+/// Which events are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// Those about Workloads, LocalQueues, and objects of all kinds that can be jobs.
@@ -22,7 +22,7 @@ pub(crate) enum About {
     Only(Vec<Target>),
 }
 
-/// An object that events speak of.
+/// An object that events are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     kind: String,
@@ -56,7 +56,8 @@ impl About {
                 let is_job = TABLE.iter().any(|row| row.kind == kind && row.group == group);
                 is_job || (group == GROUP && matches!(kind, "Workload" | "LocalQueue"))
             }
-            // Why the UID: an earlier job of the same name is another one. Some reporters leave it out.
+            // Why the UID: an earlier job of the same name is another one. An event without a UID is selected too, because some
+            // reporters leave it out.
             Self::Only(targets) => targets.iter().any(|target| {
                 target.kind == kind
                     && Some(&target.name) == of.name.as_ref()
@@ -69,7 +70,7 @@ impl About {
     }
 }
 
-/// When it was last seen.
+/// When the event was last seen.
 pub(crate) fn time(event: &Event) -> Timestamp {
     let of_series = event
         .series
@@ -107,7 +108,7 @@ pub(crate) fn cells(event: &Event, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// The columns of `-o wide`: which controller says so, and when it was first seen.
+/// The columns of `-o wide`: the controller that reported the event, and when the event was first seen.
 pub(super) fn wide(event: &Event) -> Vec<String> {
     let of_source = event.source.as_ref().and_then(|source| source.component.clone());
     let reporter = event.reporting_component.clone().filter(|name| !name.is_empty());

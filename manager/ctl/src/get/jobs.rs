@@ -37,7 +37,7 @@ pub(crate) fn called(view: &View, workload: &str) -> String {
     }
 }
 
-/// The state of `explain`; of a job that has ended, how.
+/// The state as `explain` shows it; for an ended job, how it ended.
 fn state(view: &View) -> String {
     match view.state {
         State::Finished => view.reason.clone(),

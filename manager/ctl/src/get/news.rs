@@ -24,7 +24,7 @@ pub(super) async fn run(
     clock: fn() -> Timestamp,
 ) -> Result<(), Failure> {
     if asked.name.is_some() {
-        // Why: a name that means nothing is refused at once, and not waited for.
+        // Why read first: a name that does not exist must be refused at once.
         asked.read(client).await?;
     }
     let mut config = Config::default();
@@ -43,14 +43,14 @@ pub(super) async fn run(
 #[derive(Clone, Debug)]
 struct Shown {
     object: DynamicObject,
-    /// Its line without its age, or its version where whole objects are printed.
+    /// What is compared to find a change: the cells without the age, or the version if whole objects are printed.
     line: Vec<String>,
 }
 
 struct News {
     sheet: Sheet,
     shown: BTreeMap<String, Shown>,
-    /// While the watch begins, or begins anew: what is there.
+    /// The objects that a watch has listed so far, while it starts or restarts.
     beginning: Vec<DynamicObject>,
 }
 
@@ -92,7 +92,7 @@ impl News {
         self.render(told, now)
     }
 
-    /// The object, if its line is new.
+    /// The object, if its line differs from the one that was last shown.
     fn changed(
         &mut self,
         object: DynamicObject,
@@ -147,7 +147,7 @@ impl News {
     }
 }
 
-/// What stands in the column of the age.
+/// What the column of the age shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Counted,

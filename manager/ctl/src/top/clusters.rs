@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::cluster::{active, list};
 use crate::table::table;
 
-/// What `connected` reads for a cluster that jobs are placed on and that is not registered.
+/// Value of `connected` for a cluster on which jobs are placed and that is not registered.
 const NOT_REGISTERED: &str = "NotRegistered";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) closed: Option<String>,
     /// Jobs placed there that have not ended.
     pub(super) placed: usize,
-    /// Those of them that are admitted: they run, or may.
+    /// Placed jobs that are admitted: they run, or may run.
     pub(super) running: usize,
     /// Jobs that wait for a worker, and are offered to this one.
     pub(super) offered: usize,
@@ -93,7 +93,7 @@ fn usage(workload: &Workload) -> impl Iterator<Item = (String, Amount)> {
     })
 }
 
-/// For people.
+/// The table, for people.
 pub(super) fn render(rows: &[Row]) -> String {
     if rows.is_empty() {
         return String::new();

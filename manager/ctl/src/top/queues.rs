@@ -12,11 +12,11 @@ use crate::table::table;
 /// Amount of a resource as the API writes it.
 const ZERO: &str = "0";
 
-/// One resource of one flavor in one queue. A queue without quota has one row without them.
+/// One resource of one flavor in one queue. A queue without quota has one row without flavor and resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
-    /// Of a LocalQueue.
+    /// Namespace of a LocalQueue; a ClusterQueue has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<String>,
     pub(super) queue: String,
@@ -24,13 +24,13 @@ pub(super) struct Row {
     pub(super) cohort: Option<String>,
     pub(super) flavor: Option<String>,
     pub(super) resource: Option<String>,
-    /// Of admitted jobs: they run, or may.
+    /// Quota of admitted jobs: they run, or may run.
     pub(super) used: Option<String>,
-    /// Of jobs that hold quota, those that wait for a worker among them.
+    /// Quota of all jobs that hold some, including those that wait for a worker.
     pub(super) reserved: Option<String>,
-    /// Only ClusterQueues have their own quota.
+    /// Nominal quota; only ClusterQueues have it.
     pub(super) nominal: Option<String>,
-    /// What of the reserved quota is borrowed from the cohort.
+    /// The part of the reserved quota that is borrowed from the cohort.
     pub(super) borrowed: Option<String>,
     /// Jobs that wait for quota.
     pub(super) waiting: i32,

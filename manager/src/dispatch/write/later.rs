@@ -1,4 +1,4 @@
-//! Brings to the copies of a job what its objects got after they were sent.
+//! Sends the changes of a local job to its copies on a worker, if they were made after the copies were sent.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 
@@ -12,13 +12,13 @@ use super::super::read;
 use super::Site;
 
 impl Site<'_> {
-    /// A refusal ends no run: it is tried again, because the job runs without this change too.
+    /// Patches the copies of the job. A refusal ends no run: the job runs without the change too, and the patch is tried again.
     pub(super) async fn update_job(&self) -> Result<(), Failure> {
         let job_key = self.scene.job_key.as_ref();
         let Some((jobs, there)) = read::find_job(self.remote, self.key, job_key) else {
             return Ok(());
         };
-        // Why: managers that were registered by hand may lack the right.
+        // Why: the account on a worker that was registered by hand may lack the right to patch jobs.
         if !self.remote.may_change(&jobs.resource) {
             return Ok(());
         }

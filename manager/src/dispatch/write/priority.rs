@@ -1,4 +1,4 @@
-//! The priority of a copy follows that of the Workload here.
+//! Keeps the priority of a copy on a worker equal to that of the Workload on the manager.
 
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kubeio::failure::Failure;
@@ -22,7 +22,7 @@ impl Site<'_> {
     }
 }
 
-/// Why with its UID and version: the object that has this name now may be of another client.
+/// Why with the UID and the version of the copy: another client may have created an object of this name since.
 fn priority_patch(local: &Workload, copy: &Workload) -> Value {
     json!({
         "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },

@@ -24,11 +24,11 @@ const KIND: &str = "WorkerFence";
 const WRITING: &str = "writing condition WorkerFence";
 /// How often the condition is compared with the state of the worker.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a worker's engine may take to be seen looking at its lease, before the condition says that it does not.
+/// How long the manager waits to see that the worker's engine watches the lease, before the condition says that it does not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Keeps the condition true to the state while the worker is connected. Calls `changed` when the lease there lapses or is renewed
-/// again. Never ends by itself.
+/// Keeps the condition up to date while the worker is connected. Calls `changed` when our lease on the worker lapses or is
+/// renewed again. Never ends by itself.
 pub(crate) async fn tell(
     lessor: &Lessor,
     clusters: &Cache<MultiKueueCluster>,
@@ -168,7 +168,7 @@ fn condition(
     }
 }
 
-/// The message with the cause of a failed renewal. Why not where the worker looks at the lease: there a failure matters only when
+/// Adds the cause of a failed renewal to the message. Why not if the worker watches the lease: then a failure matters only when
 /// the lease lapses.
 fn with_why(guard: Guard, message: String, why: Option<&str>, namespace: &str) -> String {
     let Some(why) = why else { return message };

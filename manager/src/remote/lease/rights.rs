@@ -1,5 +1,5 @@
-//! Of which kinds our account may change jobs on a worker. Only those jobs can be given a finalizer, because it must be taken off
-//! again.
+//! Of which kinds our account may patch jobs on a worker. Only such jobs get a finalizer, because the manager must be able to
+//! take it off again.
 //!
 //! Invariant: a missing answer is no refusal. What was known before stays until an answer comes, and the manager asks until then.
 //!

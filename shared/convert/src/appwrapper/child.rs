@@ -158,7 +158,7 @@ fn avoid(template: &mut Value, autopilot: &Autopilot) {
         *place = place.get(*key).unwrap_or(&Value::Null);
         Some(*place)
     });
-    // Why skipped: the API server reports the error when the pod is created.
+    // Why a malformed affinity is skipped: the API server reports it when the pod is created.
     if shape.any(|value| !value.is_null() && !value.is_object()) {
         return;
     }
@@ -174,7 +174,7 @@ fn avoid(template: &mut Value, autopilot: &Autopilot) {
         if terms.is_empty() {
             terms.push(json!({}));
         }
-        // Why each of them: they are alternatives.
+        // Why every term: a node has to match only one of the terms.
         for term in &mut terms {
             let mut all = json::list(term, &["matchExpressions"]).to_vec();
             all.extend(required.iter().cloned());

@@ -80,7 +80,8 @@ pub fn warnings(meta: &ObjectMeta, data: &Value) -> Vec<String> {
     warnings
 }
 
-/// The warning about a child with a queue in an `AppWrapper` without one: the child waits for its queue, which counts as a fault.
+/// The warning about a child with a queue in an `AppWrapper` without a queue. Such a child waits for its own queue, and the `AppWrapper`
+/// counts the wait as a fault.
 fn queue_warnings(meta: &ObjectMeta, data: &Value) -> Option<String> {
     let components = json::list(data, &["spec", "components"]).iter().enumerate();
     let mut named = components.filter_map(|(index, component)| {

@@ -31,7 +31,7 @@ pub fn components(wrapper: &AppWrapper) -> Vec<Component> {
     all.map(|(index, component)| {
         let identity = identity(component, uid, index);
         Component {
-            // Why the stored ones: they are determined once, so that another version of the controller counts the same.
+            // Why the stored pod sets come first: another version of the controller must count the same.
             pod_sets: match stored.get(index) {
                 Some(stored) => stored.pod_sets.iter().map(pod_set).collect(),
                 None => pod_sets(component),
@@ -80,7 +80,7 @@ fn identity(component: &AppWrapperComponent, uid: &str, index: usize) -> Identit
 
 /// The pod sets of a component: the declared ones with the hints of its kind, or otherwise those of its kind.
 ///
-/// A declaration that the webhook would have refused counts as it is, because nothing else is known.
+/// A declaration that the webhook should have refused is used as it is, because there is no other source.
 pub fn pod_sets(component: &AppWrapperComponent) -> Vec<PodSet> {
     let template = component.template.to_value();
     let text = |field: &str| json::text(&template, &[field]).unwrap_or_default();

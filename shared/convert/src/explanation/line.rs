@@ -24,8 +24,9 @@ pub struct Line {
     pub position: usize,
 }
 
-/// The line before a Workload that waits. `all`: Workloads, of any queue; `locals`: namespace and name of the LocalQueues of its
-/// ClusterQueue, which is `queue`. `None` if the Workload does not wait in line, or is the first.
+/// The place of the Workload `asked` in the line of its ClusterQueue `queue`; `None` if it does not wait in line, or is the first.
+///
+/// `all` are Workloads of any queue. `locals` are the LocalQueues of the ClusterQueue, by namespace and name.
 ///
 /// *Source*: `spec/admission-engine.md 1.1, 1.2`.
 pub fn line(

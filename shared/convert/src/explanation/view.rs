@@ -22,7 +22,7 @@ use super::parse;
 pub enum State {
     /// It has ended.
     Finished,
-    /// It is switched off.
+    /// Its `spec.active` is false.
     Deactivated,
     /// It is being stopped, and still holds quota.
     Stopping,
@@ -30,7 +30,7 @@ pub enum State {
     Running,
     /// Its worker does not answer.
     WorkerLost,
-    /// It holds quota and waits for its checks: among them the one that places it on a worker.
+    /// It holds quota and waits for its admission checks, such as the one that places it on a worker.
     WaitingForPlacement,
     /// It waits for quota.
     WaitingForQuota,
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// The answer.
+/// What is shown of one Workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct View {
@@ -87,7 +87,7 @@ pub struct Row {
     pub detail: String,
     /// Since when it gives this answer, RFC 3339.
     pub since: Option<Timestamp>,
-    /// The same as an age, in seconds.
+    /// How long it has given this answer, in seconds.
     pub age_seconds: Option<i64>,
 }
 
@@ -116,7 +116,7 @@ impl View {
     }
 }
 
-/// The answer for one Workload.
+/// What is shown of this Workload at the time `now`.
 pub fn view(workload: &Workload, now: Timestamp) -> View {
     let text = workload.annotations().get(EXPLANATION);
     let record = text.and_then(|text| parse(text));
@@ -159,7 +159,7 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
     if !workload.is_active() {
         let evicted = said("Evicted").filter(|c| c.reason.starts_with("Deactivated"));
         let next = match evicted {
-            // Why not activated again: the field cannot be changed any more.
+            // Why not the advice to activate it again: `managedBy` of an existing job cannot be changed.
             Some(evicted) if evicted.message.contains(NOT_MANAGED) => {
                 "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
                  leads to workers"
@@ -236,7 +236,7 @@ fn placement(workload: &Workload, record: Option<&Record>) -> Top {
         let message = "everything is ready; it is being admitted";
         return plain("BeingAdmitted", message, "look again in a few seconds");
     };
-    // Why only while Pending: the record is about placing, not about a check's decision.
+    // Why only while Pending: the record explains the search for a worker, not a check that asks for a retry or rejects.
     if let Some(record) = record.filter(|_| check.state == CheckState::Pending) {
         return of_record(record);
     }
@@ -336,7 +336,7 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
     }
 }
 
-/// The rows of the record; before there is one, the clusters that were asked.
+/// The answers of the clusters in the record; without a record, one row `Asked` for each nominated cluster.
 fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row> {
     let Some(record) = record else {
         let asked = workload

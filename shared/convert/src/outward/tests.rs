@@ -80,7 +80,8 @@ fn messages_are_cut_to_what_the_api_takes_and_are_the_same_afterwards() {
     assert_eq!(status_patch(&workload(&after), &status), None);
 }
 
-/// It is a merge patch, so that a list of clusters is removed whichever client wrote it, and it carries the version that was read.
+/// The patch is a merge patch, so that it removes a list of clusters whichever client wrote the list. It carries the resource version that
+/// was read.
 ///
 /// Spec: multikueue 11.55.
 #[test]

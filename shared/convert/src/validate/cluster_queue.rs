@@ -10,7 +10,7 @@ use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_labe
 
 use super::quotas::{self, Holder};
 
-/// *Limit*: flavors of a queue that tries several at the same time.
+/// *Limit*: flavors of a ClusterQueue with `concurrentAdmissionPolicy`.
 const CONCURRENT_FLAVORS_MAX: usize = 16;
 
 /// Checks a ClusterQueue that is being created (`old` is `None`) or changed. An empty list means that it is valid.
@@ -105,7 +105,7 @@ fn rules(queue: &api::ClusterQueue) -> &[api::AdmissionCheckStrategyRule] {
     strategy.map_or(&[], |strategy| &strategy.admission_checks)
 }
 
-/// Rule 9: a check applies to flavors of this queue.
+/// Rule 9: the flavors that an admission check names must be flavors of this queue.
 fn on_flavors(
     old: Option<&api::ClusterQueue>,
     new: &api::ClusterQueue,
@@ -128,7 +128,7 @@ fn on_flavors(
     }
 }
 
-/// Whether the stored queue has the same list for this check, and it names a flavor that the queue did not have.
+/// Whether the stored queue already has the same `onFlavors` for this check, with a flavor that the stored queue lacks.
 fn was_as_wrong(old: &api::ClusterQueue, rule: &api::AdmissionCheckStrategyRule) -> bool {
     let known: BTreeSet<&str> = flavors(old).collect();
     let same = rules(old).iter().find(|before| before.name == rule.name);

@@ -25,7 +25,7 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// Why it must not have limits; `None` when it may.
+    /// Why a `borrowingLimit` or `lendingLimit` is refused; `None` when both are allowed.
     const fn no_limits(self) -> Option<&'static str> {
         match self {
             Self::LoneQueue => Some("must be nil when cohort is empty"),
@@ -34,7 +34,7 @@ impl Holder {
         }
     }
 
-    /// Whether it lends only its own quota. A Cohort lends the quota of its whole subtree.
+    /// Whether it lends only its own quota, so that `lendingLimit` must not exceed `nominalQuota`. A Cohort lends the quota of its subtree.
     const fn lends_own(self) -> bool {
         matches!(self, Self::QueueInCohort | Self::LoneQueue)
     }
@@ -131,7 +131,7 @@ fn quota(path: &str, quota: &api::ResourceQuota, holder: Holder, problems: &mut 
 
 /// Checks that an amount is a quantity and not negative.
 pub(super) fn not_negative(field: &str, text: &str, problems: &mut Vec<Problem>) {
-    // Why no resource: rounding is away from zero, so the sign is right whatever the unit.
+    // Why without a resource name: amounts are rounded away from zero, so the sign is right in every unit.
     match quantity::parse("", text) {
         Err(why) => problems.push(Problem::invalid(field, why.to_string()).of(text)),
         Ok(amount) if amount.get() < 0 => {

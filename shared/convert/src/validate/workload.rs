@@ -161,7 +161,7 @@ fn slice(path: &str, request: &api::PodSetTopologyRequest, problems: &mut Vec<Pr
     }
 }
 
-/// Rule 9, and the part of rule 10 that speaks of it.
+/// Rule 9 (annotations), and the part of rule 10 about changes of the admission gates annotation.
 fn own_annotations(
     old: Option<&api::Workload>,
     new: &api::Workload,

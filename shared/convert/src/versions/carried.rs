@@ -1,4 +1,4 @@
-//! The annotation that carries the fields of `v1beta2` alone through `v1beta1`.
+//! The annotation in which the `v1beta1` form of an object carries the fields that only `v1beta2` has.
 //!
 //! Invariant: the restored fields have the right shape. Why: the API server checks only the `v1beta1` form, where the annotation is any
 //! text, and stores the restored fields without another check.
@@ -44,7 +44,7 @@ fn remove(root: &mut Fields) -> Result<Option<String>, Wrong> {
     match annotations.remove(CARRIED) {
         None => Ok(None),
         Some(Value::String(text)) => {
-            // Why: an object that had no annotations before has none afterwards.
+            // Why: an object without annotations must come back without them.
             if annotations.is_empty() {
                 metadata.remove("annotations");
             }

@@ -64,7 +64,7 @@ fn checks_to_hub(spec: &mut Fields) -> Result<(), Wrong> {
         let Value::String(name) = name else {
             return Err(wrong);
         };
-        // Why: the rules are a map by name.
+        // Why without repetition: `v1beta2` allows one rule per name.
         if seen.insert(name.clone()) {
             rules.push(json!({"name": name}));
         }

@@ -279,7 +279,7 @@ fn a_status_written_as_v1beta1_erases_nothing() {
     );
     assert_eq!(written["metadata"], json!({"name": "x"}));
 
-    // A copy of the manifest is a new object: it has no status.
+    // An object that a user creates from this manifest has no status.
     old.as_object_mut().unwrap().remove("status");
     assert_eq!(to(HUB, &old).get("status"), None);
     // The pod set is gone, and so are its carried fields.

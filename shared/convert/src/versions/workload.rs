@@ -66,7 +66,7 @@ pub(super) fn to_hub(root: &mut Fields, from: Version) -> Result<(), Wrong> {
             }
         }
     }
-    // Why only with a status: a new object has none, and the annotation may come from a copied manifest.
+    // Why only with a status: an object without one is new, and its annotation may come from the manifest of another object.
     if let Some(status) = object(root, "status")? {
         rename(status, SECONDS_BETA1, SECONDS);
         if let Some(states) = take(&mut carried, GATE_STATES) {

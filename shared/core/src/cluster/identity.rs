@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// The text for an unknown UID or place. No UID looks like it.
+/// The text for an unknown UID or place; no real one equals it.
 const NOTHING: &str = "-";
 /// The word between the two. Why: earlier versions wrote two words, and each version must take the other's text for no identity.
 const AT: &str = "at";
@@ -56,7 +56,7 @@ impl Identity {
         if is_same { Verdict::Same } else { Verdict::Another }
     }
 
-    /// What to remember after `found` was judged to be the same cluster: a UID that may not be read any more is kept.
+    /// What to remember after `found` was judged to be the same cluster. A known UID is kept even if it cannot be read this time.
     #[must_use]
     pub fn updated(&self, found: &Self) -> Self {
         Self {

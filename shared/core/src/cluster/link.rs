@@ -10,7 +10,8 @@
 //! | [`Link::lost_since`] | Nothing is read or written there. After a while its jobs are treated by their policy for lost workers. |
 //! | [`Link::is_leaving`] | Its Secret is gone. It is kept only for the jobs there, and gets no new ones. |
 //!
-//! The transitions. Time passes only by the `now` of an event or a question. An empty cell: the event changes nothing there. `now`: unless it is lost already.
+//! The transitions. Time passes only by the `now` of an event or a question. An empty cell: the event changes nothing there. `now` in the
+//! column "lost since": only if the cluster is not lost already.
 //!
 //! | event | lost since | leaving | breaker | unanswered heartbeats | copies late | lease |
 //! |---|---|---|---|---|---|---|
@@ -58,10 +59,10 @@ const UNANSWERED_MAX: u32 = 2;
 const RENEWAL_COUNTS: Duration = Duration::from_secs(6);
 /// The text of an unanswered heartbeat.
 const SILENT: &str = "it does not even tell its version";
-/// A copy is late after the first times the usual time, but never before the second nor after the third. Why the usual time: a worker
-/// with a hanging API server differs from a busy worker only in comparison with its own usual latency.
+/// The factor, the lower bound and the upper bound: a copy is late after the usual time multiplied by the factor, kept within the bounds.
+/// Why the usual time: only its own usual latency tells a worker with a hanging API server from a busy one.
 const LATE: (u32, Duration, Duration) = (10, Duration::from_millis(200), Duration::from_secs(2));
-/// The newest answer weighs one part in so many of the usual time.
+/// The usual time is a moving average, in which the newest answer weighs one part in this number.
 const MEMORY: u32 = 8;
 
 /// How a request failed.
@@ -124,7 +125,7 @@ pub enum Event<'a> {
     CopyLateNoMore,
     /// The worker gave a sign of life.
     Heartbeat(Timestamp),
-    /// The worker did not answer when it was asked for a sign of life.
+    /// The worker did not answer a heartbeat request.
     Silence,
     /// A renewal of the lease is about to be sent, or was found there and may have been sent until then.
     LeaseSent(Moment, Terms),
@@ -141,7 +142,7 @@ pub enum Event<'a> {
     LeaseMissing,
     /// The renewal that was sent last is stored.
     LeaseRenewed(Moment),
-    /// The manager may keep no lease there, or no longer.
+    /// The manager may not keep a lease there; perhaps it could before.
     LeaseRefused,
 }
 
@@ -150,14 +151,14 @@ pub enum Event<'a> {
 pub enum Effect {
     /// Nothing follows.
     Nothing,
-    /// A copy is late and was not before: it offers the other Workloads that wait for this worker to other workers too.
+    /// A copy is late and none was before: the manager offers the other Workloads that wait for this worker to other workers too.
     Slow,
-    /// The breaker is open: it sends no new Workload there.
+    /// The breaker is open: the manager sends no new Workload there.
     Unusable,
-    /// The breaker was open and is closed: it looks again at the Workloads that may go there.
+    /// The breaker was open and is closed: the manager looks again at the Workloads that may go there.
     UsableAgain,
-    /// The number of the last renewal has gone back from `before` to `now`: the storage of the worker was restored from a backup. It lists
-    /// everything there again, because nothing in its caches can be believed.
+    /// The number of the last renewal has gone back from `before` to `now`: the storage of the worker was restored from a backup. The
+    /// manager lists all objects there again, because its caches cannot be believed any more.
     ///
     /// Why beside the versions of objects: those may have caught up before the worker can be reached again.
     ListAgain {
@@ -185,7 +186,7 @@ pub struct Link {
     failed_attempts: u32,
     next_attempt: Option<Timestamp>,
     lost_since: Option<Timestamp>,
-    /// `None`: no attempt has ended yet.
+    /// The content of condition `Active`; `None` before the first attempt has ended.
     active: Option<Active>,
     failures: Failures,
     /// The last sign of life, and how many heartbeats were not answered since.
@@ -276,7 +277,8 @@ impl Link {
             Event::CopyLateNoMore => self.copies_late = self.copies_late.saturating_sub(1),
             Event::Heartbeat(now) => {
                 self.heard = (now, 0);
-                // Why: where the manager renews a lease, a worker can show that it carries out writes again.
+                // Why not always: after a failed write a heartbeat shows only that reads work. Where the manager renews a lease, the next
+                // renewal shows whether writes work again.
                 if !(self.failures.of_writes && self.renewed.is_some()) {
                     return self.succeeds();
                 }
@@ -327,8 +329,8 @@ impl Link {
         self.lost_since
     }
 
-    /// The earliest time at which condition `Active` can show the present loss to have begun; `None` while it is connected. A process that
-    /// was never connected to it is younger than the loss.
+    /// The earliest time that condition `Active` can show for the begin of the present loss; `None` while the cluster is connected. A
+    /// process that was never connected may be younger than the loss, so any time is possible.
     pub fn loss_shows_from(&self) -> Option<Timestamp> {
         let since = self.lost_since?;
         // Times of conditions have whole seconds.
@@ -341,7 +343,7 @@ impl Link {
         (self.heard.1 >= UNANSWERED_MAX).then_some(self.heard.0)
     }
 
-    /// Whether its Secret is gone, so that it is kept only for the jobs there.
+    /// Whether the Secret of the cluster is gone, so that the link is kept only for the jobs there.
     pub const fn is_leaving(&self) -> bool {
         self.leaving
     }
@@ -351,7 +353,7 @@ impl Link {
         (self.failures.count >= FAILURES_MAX).then_some(self.failures.words.as_str())
     }
 
-    /// Whether a Workload with room elsewhere should rather go there: a copy is late, or the last request failed.
+    /// Whether a Workload that has room elsewhere should rather go elsewhere: a copy is late here, or the last request failed.
     pub const fn is_slow(&self) -> bool {
         self.copies_late > 0 || self.failures.count > 0
     }
@@ -362,7 +364,7 @@ impl Link {
             .map_or(LATE.2, |usual| (usual * LATE.0).clamp(LATE.1, LATE.2))
     }
 
-    /// What is known of the lease there.
+    /// What the manager knows of its lease there.
     pub const fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -385,7 +387,7 @@ impl Link {
 
     fn lose(&mut self, now: Timestamp) {
         self.leaving = false;
-        // Invariant: the first loss counts.
+        // Invariant: a later failure does not move the time of the first loss.
         self.lost_since.get_or_insert(now);
     }
 

@@ -1,4 +1,4 @@
-//! Heads that wait for their victims come first in every round of their tree.
+//! Heads that wait for their victims are served first in every round of their tree.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl State {
     /// Counts all claims of a tree as taken, then serves those that fit by now. A claim that cannot be served any more is given up; its
     /// head goes on like any other.
     ///
-    /// Why first: the quota that the victims of a head have given back is not for others, whatever their order.
+    /// Why first: the quota that victims of a head have given back is for that head, whatever its place in the order.
     pub(super) fn serve_claims(
         &mut self,
         tree: &[ClusterId],
@@ -95,7 +95,7 @@ impl State {
     /// A head was served before its victims have stopped: passes those victims on to another claim of its tree. Returns whether there is
     /// one.
     ///
-    /// Why: the head was served with quota from the victims of others, so these have a right to what its own victims will give back.
+    /// Why: the head was served with quota from victims of other heads, so those heads have a right to what its own victims will give back.
     fn bequeath(&mut self, claim: &Claim, tree: &[ClusterId]) -> bool {
         let mut heirs = tree.iter().filter_map(|cluster| {
             let heir = self.clusters.at(*cluster)?.queue.as_ref()?.claim.as_ref()?;
@@ -111,7 +111,7 @@ impl State {
         true
     }
 
-    /// Counts the claim of a queue as taken, and its victims as such. A claim that no longer stands is forgotten.
+    /// Counts the claim of a queue as taken, and its victims as chosen by it. A claim that does not stand any more is forgotten.
     fn raise_claim(&mut self, cluster: ClusterId, scratch: &mut Scratch) {
         let Some(claim) = self.standing_claim(cluster) else {
             scratch.given_up |= self.forget_claim(cluster).is_some();
@@ -138,7 +138,7 @@ impl State {
         scratch.taken.extend(victims);
     }
 
-    /// What happens to a head whose claim no longer counts as taken. `None`: the head can no longer be served.
+    /// Serves a head whose own claim does not count as taken at this moment. `None`: the claim cannot be served any more.
     fn serve_claim(
         &mut self,
         entry: &mut Entry,
@@ -156,7 +156,7 @@ impl State {
         let later = self.nominate(entry.cluster, entry.id, &entry.ticket, Some(&restriction));
         let later = later.filter(|later| later.mode == Mode::Fit)?;
         let seen = std::mem::replace(&mut entry.nomination, later);
-        // Why again: with the flavors that it was promised the head may fit, though it would choose others today.
+        // Why again: the head may fit with the flavors that its claim promised, though it would choose others today.
         if let Some(fate) = self.serve_if_it_fits(entry, scratch, (now, decisions)) {
             return Some(fate);
         }

@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) ticket: Ticket,
     /// Whether it already waits for victims.
     pub(super) preemptor: bool,
-    /// Whether it comes after all others.
+    /// Whether it is served after all other heads of the round.
     pub(super) last: bool,
     pub(super) nomination: Nomination,
     /// What must become available before another try is worthwhile.
@@ -44,7 +44,8 @@ pub(super) enum Fate {
 pub(super) enum Requeue {
     /// `NoFit`: no flavor has room for it.
     NoRoom(Remedy),
-    /// `PreemptionNoCandidates`: it may find candidates, or claim the quota that would be its own.
+    /// `PreemptionNoCandidates`: it may preempt, but has no candidate now. In a strict queue it claims the quota that it could have as its
+    /// own.
     NoCandidates,
     /// `PendingPreemption`: it waits for its victims.
     PendingPreemption,

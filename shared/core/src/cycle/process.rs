@@ -92,13 +92,13 @@ impl State {
         entry.needs = Needs::Anything;
     }
 
-    /// Keeps the quota that a head without candidates for preemption could have as its own.
+    /// For this round, keeps the quota that a head without candidates for preemption could have as its own.
     fn withhold(&mut self, entry: &Entry, scratch: &mut Scratch) {
         let reclaims_any = self
             .queue(entry.cluster)
             .is_some_and(|queue| queue.spec.preemption.reclaim_within_cohort == Reclaim::Any);
         if reclaims_any {
-            // Why: the head can reclaim whatever others take meanwhile.
+            // Why nothing is kept: the head can reclaim whatever others take meanwhile.
             return;
         }
         let quotas = self.ground.quotas();
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Whether an entry still fits after those before it. It must fit later, when all victims have stopped and all claims are taken. If it
-    /// needs no victims, it must also fit now.
+    /// needs no victims, it must also fit now, while those victims still run.
     fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
         let victims = entry.nomination.targets.iter().map(|target| &target.holder);
         let gone = scratch.taken.iter().chain(victims);
@@ -254,7 +254,7 @@ impl State {
     }
 }
 
-/// Whether an entry counts on victims that were chosen for others in this round.
+/// Whether an entry counts on victims that are already taken for other heads.
 fn overlaps(entry: &Entry, scratch: &Scratch) -> bool {
     let taken = |target: &Target| scratch.taken.iter().any(|holder| holder.uid == target.holder.uid);
     entry.nomination.targets.iter().any(taken)

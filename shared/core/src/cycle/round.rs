@@ -32,7 +32,7 @@ impl State {
         let mut heads = 0;
         for cluster in &tree {
             let Some((id, ticket)) = self.head_for_round(*cluster, &mut scratch) else {
-                // Why: it may have put its last heads aside unseen. Rounds in which other queues take part would never end.
+                // Why: this queue may have put its last heads aside untried. If it stayed ready, rounds of its tree would never end.
                 if self.ready.contains(cluster) {
                     self.touch(*cluster);
                 }
@@ -54,7 +54,7 @@ impl State {
         entries.sort_by(|a, b| a.ticket.rank.cmp(&b.ticket.rank));
         let mut fates: Vec<Option<Fate>> = entries.iter().map(|_| None).collect();
         for (at, entry) in entries.iter().enumerate() {
-            // Why before the others: it changes nothing for them.
+            // Why before the others: a head without room changes nothing for other heads.
             if entry.nomination.mode == Mode::NoFit
                 && let Some(fate) = fates.get_mut(at)
             {
@@ -338,7 +338,7 @@ impl State {
         {
             self.stir_tree(*cluster);
         }
-        // Why: each of these can happen only so often without an event, so rounds come to an end.
+        // Why rounds end all the same: without a new event, each of these can happen only a limited number of times.
         if scratch.served || scratch.moved || scratch.evicted {
             for entry in skipped {
                 if let Some(queue) = self.queue_mut(entry.cluster) {

@@ -1,7 +1,7 @@
 //! Bugs of other projects, and one of ours, planted on purpose: the tests must find every one of them (`spec/safety.md 7`).
 //!
-//! Compiled with feature `bugbank` only, which no program of ours enables; and even then nothing is planted unless
-//! [`Policy::bug`](super::Policy::bug) says so. Each is told in our own words, from its description alone.
+//! Compiled only with feature `bugbank`, which none of our programs enables. Even then nothing is planted unless
+//! [`Policy::bug`](super::Policy::bug) says so. Each bug was rebuilt from its description alone.
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ pub enum Bug {
     ForeignJobDeleted,
     /// The copy of a job vanishes on its worker as soon as it has ended, so the manager misses its end and it runs again.
     TtlRerun,
-    /// A worker was away when the owner of its copies went: the copies that stay there are never looked for.
+    /// A worker was cut off when the owner of its copies was deleted: nothing ever looks for the copies that stay there.
     OrphanOnUnreachable,
     /// A worker that does not answer is given up at once.
     EvictionOnBlip,
@@ -42,8 +42,8 @@ pub enum Bug {
     ResetsAtOnce,
     /// The retries of an `AppWrapper` are not counted, so one that always fails never ends.
     RetriesUncounted,
-    /// The copies that did not win are deleted before the choice is stored, and actions on workers are carried out although it is
-    /// unknown what is stored. Ours; a burst shows it and no single seed does, so it is not in the bank.
+    /// The copies that did not win are deleted before the choice is stored, and actions on workers are carried out while it is unknown what
+    /// is stored. A bug of ours; it is not in the bank, because only a burst of Workloads shows it.
     LosersGoEarly,
 }
 

@@ -19,7 +19,7 @@ pub type Amounts = BTreeMap<ResourceName, Amount>;
 /// Amounts by flavor and resource.
 pub type Usage = BTreeMap<FlavorName, Amounts>;
 
-/// A ClusterQueue of a worker with what it reports of itself.
+/// A ClusterQueue of a worker, with the state that it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
     /// The spec of the ClusterQueue.
@@ -35,10 +35,10 @@ pub struct QueueView {
 /// What a worker's queue could take of one Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// Its queues cannot be read.
+    /// The queues of the worker cannot be read.
     #[default]
     Unknown,
-    /// It would fit at once.
+    /// The Workload would fit at once.
     Fits {
         /// Whether it would have to borrow.
         borrows: bool,
@@ -47,14 +47,14 @@ pub enum Room {
         /// How much of the quota would stay free, in millionths, of the scarcest resource.
         left: u32,
     },
-    /// It fits into the quota, but other Workloads use that quota.
+    /// The Workload fits into the quota, but other Workloads use that quota.
     Full {
         /// How many Workloads wait there already.
         pending: u32,
     },
-    /// It is larger than what the queue can ever have, or asks for what the queue does not cover.
+    /// The Workload is larger than what the queue can ever have, or asks for a resource that the queue does not cover.
     TooLarge,
-    /// It cannot go there at all.
+    /// The Workload cannot go to a queue of this worker at all.
     Closed(Closed),
 }
 
@@ -150,7 +150,7 @@ pub fn spare<'a>(others: impl IntoIterator<Item = &'a QueueView>) -> Usage {
     spare
 }
 
-/// What the queue could take. `spare` is what its cohort could lend. `coming` is what was sent there and is not in its report yet.
+/// What the queue could take. `spare` is what its cohort could lend. `coming` is what was sent to this worker and is not in its report yet.
 pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) -> Room {
     let stopped = view.queue.stop != StopPolicy::None || view.queue.terminating || !view.active;
     if stopped {
@@ -165,7 +165,7 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
         }
     }
     for group in &view.queue.groups {
-        // Why not collected: each decision asks for the room of all workers.
+        // Why no list: every decision computes this for all workers, and a list would be allocated each time.
         let of_group = || {
             { group.covered.iter() }
                 .filter_map(|resource| Some((resource, *asked.get(resource)?)))
@@ -252,7 +252,7 @@ fn stand(quota: Quota, in_use: Amount, lent: Option<Amount>, amount: Amount) -> 
             Standing::TooLarge
         };
     };
-    // Why only the limit makes it too large: what the others could lend at best is not known here.
+    // Why only the borrowing limit makes it too large: the most that the other queues could ever lend is not known here.
     let ceiling = quota
         .borrowing_limit
         .map_or(Amount::UNLIMITED, |limit| quota.nominal.plus(limit));

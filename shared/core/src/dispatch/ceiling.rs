@@ -1,7 +1,7 @@
 //! Whether a worker's queue could ever hold a Workload, whatever is in use now: from its limits alone.
 //!
-//! Invariant: a shortage is certain. Everything unknown counts as room. That is a resource that the queue does not cover, because
-//! the worker may count it otherwise; a cohort without a borrowing limit; pods that a partial admission can leave out.
+//! Invariant: a shortage is certain, because everything unknown counts as room: a resource that the queue does not cover (the worker may
+//! count it by another name), a cohort without a borrowing limit, and pods that partial admission can leave out.
 //!
 //! *Source*: `spec/multikueue.md 4.3`.
 
@@ -43,7 +43,7 @@ pub fn shortage(queue: &ClusterQueue, workload: &Workload) -> Option<Shortage> {
             let quotas = { group.flavors.iter() }.map(|flavor| flavor.quotas.get(resource).copied());
             let ceilings = quotas.map(|quota| ceiling(queue, quota.unwrap_or_default()));
             let together = ceilings.clone().fold(Amount::ZERO, Amount::plus);
-            // Why the largest against one flavor: a pod set has one flavor of each group.
+            // Why the largest pod set against one flavor: a pod set gets a single flavor of each group.
             let largest = sets.iter().filter_map(|set| set.get(resource)).max();
             let pairs = [
                 (largest.copied(), ceilings.max().unwrap_or_default()),
@@ -80,7 +80,7 @@ fn ceiling(queue: &ClusterQueue, quota: Quota) -> Amount {
     }
 }
 
-/// The sentence for a Workload that is larger than every worker: what would fit where. `short` is not empty.
+/// The sentence for a Workload that is larger than every worker: how much each worker could give. `short` must not be empty.
 pub fn exceeds_every(short: &BTreeMap<ClusterName, Shortage>) -> String {
     let mut sentence = "No worker cluster can ever hold the workload: ".to_owned();
     let mut all = short.iter();

@@ -7,8 +7,9 @@ use crate::name::CheckName;
 use crate::status::CheckPhase;
 use crate::workload::Workload;
 
-/// Whether a Workload in this state is only followed or cleared away. Then [`plan`](super::plan) gives the same result without the
-/// clusters that hold nothing of it and that it does not name, as long as the one that it names answers.
+/// Whether a Workload in this state is only followed on its cluster, or removed from all clusters. Then [`plan`](super::plan) needs only
+/// the cluster that the status names and the clusters that hold an object of the Workload. This is valid only while the named cluster
+/// answers.
 pub fn is_followed(workload: &Workload, check: &CheckName, owner: &Owner) -> bool {
     let status = &workload.status;
     let is = |condition| status.conditions.is_true(condition);

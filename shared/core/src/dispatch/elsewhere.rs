@@ -17,7 +17,7 @@ const FAILED: &str = "Failed";
 /// Whether a job that has failed for good on a worker is tried on another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// How often at most; 0 means that the first failure is final.
+    /// How many times the job is tried again at most; 0 means that the first failure is final.
     pub limit: usize,
     /// The clusters on which it has failed.
     pub failed_on: BTreeSet<ClusterName>,
@@ -27,12 +27,13 @@ impl Pass<'_> {
     /// Whether the job of `winner` will be tried on another cluster if it fails there.
     fn has_try_left(&self, winner: &ClusterName) -> bool {
         let Elsewhere { limit, failed_on } = self.o.elsewhere;
-        // Why a cordoned one too: of clusters that hold nothing of it nothing is read while it runs.
+        // Why a cordoned cluster counts: while the job runs, the manager reads nothing of clusters that hold none of its objects.
         let is_other = |cluster: &ClusterName| cluster != winner && !failed_on.contains(cluster);
         failed_on.len() < *limit && self.o.clusters.iter().any(is_other)
     }
 
-    /// Whether the end of the job of `winner` is not to be shown yet: its Workload there does not show yet whether it failed.
+    /// Whether the local job must not show yet that the job on `winner` ended. Why: the winner's Workload does not say yet whether the job
+    /// failed, and a failed job may be tried elsewhere.
     pub(super) fn awaits_verdict(&self, winner: &ClusterName, copies: &Copies) -> bool {
         copies.current_job(self.o.epoch).is_some_and(|job| job.finished) && self.has_try_left(winner)
     }

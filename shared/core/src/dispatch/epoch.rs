@@ -5,15 +5,15 @@
 use super::Pass;
 use super::holder::Holder;
 
-/// The highest number of a dispatch that a copy is believed. Counting never gets there, and a number that a worker writes must
-/// leave room for the numbers to come.
+/// The highest dispatch number that is believed when a copy shows it. Counting never reaches it. Why a limit: if a worker wrote a larger
+/// number, no room would be left for the next ones.
 pub(super) const EPOCH_BELIEVED_MAX: u64 = 1 << 53;
 
 impl Pass<'_> {
-    /// Handles a copy with a number that we do not remember to have sent: our own storage was restored from a backup.
+    /// Takes note of a copy whose number this manager does not remember to have sent: the manager's storage was restored from a backup.
     ///
-    /// Why not while the present dispatch may run: its number would no longer be the present one. Any worker could then end a run
-    /// on another worker by a number that it writes (`spec/safety.md` I9). The number is taken when that dispatch ends.
+    /// Why the number is not raised while the present dispatch may run: its copies would count as outdated. Any worker could then end a run
+    /// on another worker by writing a high number (`spec/safety.md` I9). The number is raised when that dispatch ends.
     pub(super) fn keep_ahead(&mut self) {
         let highest = self.reachable().map(|(_, copies)| copies.highest_epoch()).max();
         self.plan.highest = self.plan.highest.max(highest.unwrap_or_default());
@@ -22,14 +22,14 @@ impl Pass<'_> {
         }
     }
 
-    /// Ends the dispatch that this cluster held: every copy that was sent for it is of the past from now on.
+    /// Ends the present dispatch: every copy that was sent for it counts as outdated from now on.
     ///
     /// *Source*: `spec/safety.md 3.1`.
     pub(super) fn end_dispatch(&mut self) {
         self.plan.epoch = self.plan.epoch.max(self.next_epoch());
     }
 
-    /// A number above every number that was ever sent, as far as is known.
+    /// A number above every number known to have been sent.
     fn next_epoch(&self) -> u64 {
         self.o.epoch.max(self.plan.highest).saturating_add(1)
     }

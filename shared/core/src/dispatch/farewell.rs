@@ -1,8 +1,8 @@
 //! How the copy of a job is removed.
 //!
-//! Invariant: a job that may have pods stays until they are gone. Otherwise its worker would look settled too early, and the next
-//! dispatch would run beside those pods (`spec/safety.md` I1). The finalizer stays until the end of the job is known: pods that are
-//! asked to go may still end by themselves, and a job that ended is not run again (I11).
+//! Invariant: a job that may have pods stays until they are gone. Otherwise its worker would look settled too early, and the next dispatch
+//! would run beside those pods (`spec/safety.md` I1). Our finalizer stays until the end of the job is known: pods that are asked to stop
+//! may still end by themselves, and a job that ended is not run again (I11).
 
 /// The state of a copy that is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Going {
     pub deletion: Deletion,
     /// Whether it is held back and has no pods: then it cannot end.
     pub at_rest: bool,
-    /// Whether we have asked it to go after its pods.
+    /// Whether this manager has already asked for its deletion after its pods.
     pub asked: bool,
     /// Whether it is a job or a pod.
     pub body: Body,
@@ -35,7 +35,7 @@ pub enum Deletion {
     NotBegun,
     /// It has begun, and waits until the pods are gone (finalizer `foregroundDeletion`).
     AfterPods,
-    /// It has begun, and does not wait for pods, or no longer.
+    /// It has begun and waits for no pods: another client asked so, or the pods are gone.
     Begun,
 }
 
@@ -68,10 +68,10 @@ pub const fn farewell(going: Going) -> Farewell {
         Deletion::AfterPods | Deletion::Begun if going.ended => Farewell::LetGo,
         Deletion::AfterPods if going.at_rest => Farewell::LetGo,
         Deletion::AfterPods => Farewell::Wait,
-        // Why: the pods are gone now. A further request would begin anew, without end, for kinds that count no pods that are being
-        // deleted.
+        // Why: the deletion that we asked for has ended the pods. For kinds whose status does not count pods that are being deleted, a
+        // further request would start the same wait again, without end.
         Deletion::Begun if going.asked => Farewell::LetGo,
-        // Why also when another client deletes it: without this its pods would run on until the finalizer is taken off.
+        // Why also when another client deletes the job: otherwise its pods would run until our finalizer is removed.
         Deletion::NotBegun | Deletion::Begun => Farewell::DeleteAfterPods,
     }
 }

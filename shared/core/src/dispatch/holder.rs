@@ -16,13 +16,13 @@ use crate::note::Severity;
 pub(super) enum Holder<'a> {
     Answers(&'a Copies),
     Silent {
-        /// Since when, if it was ever heard.
+        /// The time of the loss; `None` when this process knows nothing of the cluster yet.
         since: Option<Timestamp>,
         until: Option<Timestamp>,
     },
     /// It answers, but its jobs of this kind cannot be read; the text says why.
     Unreadable(&'a str),
-    /// It is no longer waited for.
+    /// The manager does not wait for the cluster any more.
     GivenUp(Closed),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
                     _ if self.site(cluster).given_up => Some((*since, Closed::Certainly)),
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
-                    // Why perhaps: its engine may have ended while no process of this manager looked.
+                    // Why perhaps: the worker's engine may have ended while no process of this manager watched it.
                     (LostPolicy::Fence, Fence::Recorded { at }) => Some((timeout.max(*at), Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Open) | (LostPolicy::Wait, _) => None,
                 };
@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The reason for waiting when its jobs cannot be read on the cluster that holds it.
+    /// The reason for waiting on a cluster whose jobs of this kind cannot be read.
     pub(super) fn unreadable(&self, cluster: &ClusterName, why: &str) -> Waiting {
         Waiting::KindNotReadable {
             cluster: cluster.clone(),
@@ -105,14 +105,14 @@ impl<'a> Pass<'a> {
         self.o.clusters.contains(cluster) && self.site(cluster).cordon != Cordon::Leaving
     }
 
-    /// The cluster that holds it. An eviction takes the name out of the composed status, not out of the stored one.
+    /// The cluster that holds the Workload. Why also the stored status: an eviction takes the name out of the composed status only.
     pub(super) fn named(&self) -> Option<&ClusterName> {
         let composed = self.plan.status.cluster.as_ref();
         composed.or(self.o.stored.cluster.as_ref())
     }
 
-    /// The end of a run that was to be stopped and had ended before, for example on a worker that was away. It is the outcome, and
-    /// a job that ended is not run again (`spec/safety.md` I11).
+    /// The end of a run that ended before it could be stopped, for example on a worker that was cut off. It is the outcome: a job that
+    /// ended is not run again (`spec/safety.md` I11).
     pub(super) fn late_end(&self) -> Option<(&'a ClusterName, &'a Said)> {
         let named = self.named()?;
         let (cluster, copies) = self.reachable().find(|(cluster, _)| *cluster == named)?;
@@ -120,10 +120,10 @@ impl<'a> Pass<'a> {
         false_end(&end.reason).is_none().then_some((cluster, end))
     }
 
-    /// The name of the holding cluster survives an eviction until that cluster has stopped or is given up.
+    /// Keeps the name of the holding cluster after an eviction, until that cluster has stopped the run or is given up.
     ///
-    /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running the job that is then
-    /// sent elsewhere (`spec/safety.md` I1, W1, W3).
+    /// Unlike the anchor: there an eviction clears the name at once. A worker that is cut off then keeps running a job that is also sent
+    /// elsewhere (`spec/safety.md` I1, W1, W3).
     pub(super) fn hold_on(&mut self) {
         let named = self.named().cloned();
         self.plan.status.cluster = None;
@@ -139,7 +139,7 @@ impl<'a> Pass<'a> {
         }
         let waiting = match self.holder(&cluster) {
             Holder::GivenUp(_) => return self.end_dispatch(),
-            // Why not before its end is shown here: it would be run again.
+            // Why not before the local job shows the end: the job would be run again.
             Holder::Answers(copies) if copies.is_settled() && !self.is_unseen(copies) => {
                 return self.end_dispatch();
             }
@@ -152,12 +152,13 @@ impl<'a> Pass<'a> {
         self.plan.status.cluster = Some(cluster);
     }
 
-    /// Whether the end of the job is stored there and nowhere else: removed now, it would be run again (`spec/safety.md` I11, W9).
+    /// Whether only this cluster knows that the job ended. If its copy were removed now, the job would be run again (`spec/safety.md` I11,
+    /// W9).
     pub(super) fn keeps_outcome(&self, cluster: &ClusterName, copies: &Copies) -> bool {
         self.plan.status.cluster.as_ref() == Some(cluster) && self.is_unseen(copies)
     }
 
-    /// Whether the job ended there and the local one does not show it yet.
+    /// Whether the remote job ended, and a local job is still to show that end.
     fn is_unseen(&self, copies: &Copies) -> bool {
         let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
         let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
@@ -175,7 +176,7 @@ impl<'a> Pass<'a> {
         if let Some(limit) = self.o.workload.max_execution_secs
             && eviction.reason == TIME_IS_UP
         {
-            // Unlike the anchor: there it is sent elsewhere, and the manager's own count stops it a moment later
+            // Unlike the anchor: there the job is sent elsewhere, and the manager's own timer stops that run a moment later
             // (`spec/multikueue.md` 13.B19).
             if !self.is(DEACTIVATION_TARGET) {
                 let note = time_is_up(&mut self.plan.status, limit, self.now);
@@ -183,7 +184,7 @@ impl<'a> Pass<'a> {
             }
             return;
         }
-        // Why not when it was fenced: a worker that was only cut off has no fault.
+        // Why a fenced copy is no failure: a worker that was only cut off has no fault.
         if copy.fenced {
             if self.was_never_leased(winner) {
                 self.plan.failed.push((winner.clone(), Cause::LeaseLapsed));
@@ -191,7 +192,7 @@ impl<'a> Pass<'a> {
         } else {
             let rejected = eviction.reason.starts_with("Deactivated");
             let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
-            // Unlike the anchor: otherwise a Workload that was preempted there is offered there again at once (`spec/multikueue.md`
+            // Unlike the anchor: there the Workload is offered again at once to the worker that has just preempted it (`spec/multikueue.md`
             // 13.B6).
             self.fail(winner, cause, &eviction.message);
         }

@@ -1,10 +1,10 @@
-//! What the local job shows of the cluster that holds it.
+//! Which cluster's job the local job mirrors.
 
 use super::{Copies, Pass};
 use crate::name::ClusterName;
 
 impl Pass<'_> {
-    /// The local job shows the status of the job on the cluster that holds it.
+    /// Mirrors the job of the cluster that the status names; if that cluster shows none, the job of another cluster.
     pub(super) fn mirror_holder(&mut self) {
         let holder = self.plan.status.cluster.as_ref();
         let mut with_job: Vec<_> = self

@@ -30,25 +30,25 @@ pub struct Observed<'a> {
     pub clusters: &'a [ClusterName],
     /// The Workload that must have a cluster before this one gets one, because their pods are to run in the same cluster.
     pub behind: Option<&'a str>,
-    /// What is known of each cluster that can matter: while a place is looked for, each of `clusters` that there is; and each other
-    /// that holds something of this Workload, or is named by it. One that is named, and neither here nor in `clusters`, does not exist
-    /// any more.
+    /// What is known of each cluster that matters. While the Workload seeks a cluster: each of `clusters` that exists. Always: each cluster
+    /// that holds an object of the Workload or that its status names. A named cluster that is missing both here and in `clusters` was
+    /// deleted.
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
     /// Clusters that failed this Workload lately. Expired entries are ignored.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
-    /// What clusters said that refused to delete something of this Workload, and have not done it since.
+    /// The error of each cluster that refused to delete an object of this Workload, and has not deleted it since.
     pub refusals: &'a BTreeMap<ClusterName, String>,
     /// When the present round of the dispatcher began, if that is remembered.
     pub round: Option<Timestamp>,
-    /// What else is known of each cluster; one without an entry is open and its room unknown.
+    /// More facts about each cluster; a cluster without an entry is open, and its room is unknown.
     pub sites: &'a BTreeMap<ClusterName, Site>,
     /// The local job.
     pub job: LocalJob,
     /// The number of the present dispatch, from 1. A copy with another number is not of this dispatch.
     pub epoch: u64,
-    /// The highest number that this process ever saw on a copy of it.
+    /// The highest dispatch number that this process ever saw on a copy of the Workload.
     pub highest: u64,
-    /// The kind of the job, for texts; `None` when it is none of ours.
+    /// The kind of the job, for texts; `None` when Roadstead does not handle it.
     pub kind: Option<&'a str>,
     /// Whether it is tried on another cluster when it fails on one.
     pub elsewhere: &'a Elsewhere,
@@ -68,7 +68,7 @@ pub enum Local {
 /// Whether the owner of the Workload can be dispatched. *Source*: `spec/multikueue.md 3.2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// It is ours to dispatch.
+    /// Roadstead dispatches it.
     Managed,
     /// Its managed-by field names another controller.
     NotManaged {
@@ -96,11 +96,11 @@ pub struct LocalJob {
 /// What one worker cluster shows of this Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
-    /// Nothing is known since then.
+    /// The cluster is lost: nothing newer than `since` is known.
     Unreachable {
-        /// The first loss.
+        /// When the connection was first lost.
         since: Timestamp,
-        /// What is known of its fence, for this Workload.
+        /// Whether the worker stops this Workload by itself.
         fence: Fence,
     },
     /// The cluster is connected, but jobs of this kind cannot be read there: its objects of this Workload are unknown.
@@ -108,7 +108,7 @@ pub enum Remote {
         /// The error of its API server.
         why: String,
     },
-    /// The cluster is connected and shows this.
+    /// The cluster is connected and holds these objects.
     Reachable(Copies),
 }
 
@@ -119,9 +119,9 @@ pub struct Site {
     pub room: Room,
     /// Whether an administrator has cordoned it.
     pub cordon: Cordon,
-    /// An administrator has given up the runs there in its present loss (`roadstead cluster give-up`).
+    /// Whether an administrator has given up the runs there during the present loss (`roadstead cluster give-up`).
     pub given_up: bool,
-    /// Whether our lease is kept there.
+    /// Whether this manager keeps its lease there.
     pub lease: Tenure,
     /// Whether a creation there takes much longer than usual, or its last request failed.
     pub late: bool,
@@ -129,7 +129,7 @@ pub struct Site {
     pub kind: KindState,
 }
 
-/// What is assumed of a cluster of which nothing is known.
+/// The facts assumed of a cluster without an entry.
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
@@ -145,29 +145,29 @@ pub enum Cordon {
     /// It takes new work.
     #[default]
     Open,
-    /// It takes nothing new; its runs end there.
+    /// It takes nothing new; runs go on there to their end.
     Closed,
-    /// It takes nothing new, and its runs go elsewhere.
+    /// It takes nothing new; its runs are stopped and sent elsewhere.
     Drained,
-    /// Its MultiKueueCluster is being deleted: it takes nothing new; its runs end there.
+    /// Its MultiKueueCluster is being deleted: it takes nothing new; runs go on there to their end.
     Leaving,
 }
 
 /// Whether a worker that does not answer has stopped its runs. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// It stops by itself; from then on nothing of this Workload runs there or can start there.
+    /// The worker stops its runs by itself: from `at` on no job of this Workload runs there or can start there.
     Closes {
-        /// Then, in the time of this pass.
+        /// That time, by the clock of this pass.
         at: Timestamp,
     },
-    /// It stops by itself from then on, as an earlier process of this manager has recorded; this process has not seen the worker.
+    /// An earlier process of this manager recorded that the worker stops its runs by `at`; this process was never connected to the worker.
     Recorded {
-        /// Then, in the time of this pass.
+        /// That time, by the clock of this pass.
         at: Timestamp,
     },
-    /// It cannot be relied on. The worker has no fence, or its engine was silent when it was last seen, or its copy was sent
-    /// without the policy.
+    /// No fence can be relied on: the worker has none, or its engine was silent when it was last seen, or the copy was sent under another
+    /// policy.
     Open,
 }
 
@@ -180,7 +180,7 @@ pub struct Copies {
     pub job: Option<RemoteJob>,
 }
 
-/// Whose a remote object is.
+/// Which manager and Workload a remote object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// It carries our origin.
@@ -236,9 +236,9 @@ pub struct RemoteWorkload {
     pub drift: Drift,
     /// `spec.active`: false when it was rejected or deactivated there.
     pub active: bool,
-    /// The answer of its queue there.
+    /// The answer of the worker's queue.
     pub answer: Answer,
-    /// The worker's own text for that: why there is no room, or which check is waited for. May be empty.
+    /// The worker's own text for that answer: why there is no room, or which check is waited for. May be empty.
     pub words: String,
     /// The transition time of `Admitted` when it is True. Shown to users, never compared between clusters.
     pub admitted: Option<Timestamp>,
@@ -257,11 +257,11 @@ pub struct RemoteWorkload {
 /// The answer of a worker's queue about a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has not looked at it yet.
+    /// The queue has not looked at the copy yet.
     None,
-    /// It holds quota (`QuotaReserved` is True).
+    /// The copy holds quota (`QuotaReserved` is True).
     Reserved,
-    /// It has looked at it and has no room (`QuotaReserved` is False).
+    /// The queue has looked at the copy and has no room (`QuotaReserved` is False).
     TurnedDown,
 }
 
@@ -287,32 +287,32 @@ pub struct RemoteJob {
     pub finished: bool,
     /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
     pub epoch: u64,
-    /// Whether it has the finalizer by which it stays until its outcome is stored here.
+    /// Whether it has our finalizer, which keeps it until its outcome is stored on the manager.
     pub kept: bool,
-    /// Whether each object of the local job has its copy, and each copy is wanted.
+    /// How its copies match the objects of the local job.
     pub twins: Twins,
 }
 
 /// How the copies of a job match its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Twins {
-    /// One by one.
+    /// Each object has its copy, and each copy its object.
     All,
-    /// One by one, but a copy lacks what its object got later.
+    /// Each object has its copy, but a copy lacks a change that its object got later.
     Outdated,
-    /// Of a group: a member has no copy yet, or a copy has no member any more.
+    /// In a group, a member has no copy yet, or the member of a copy is gone.
     Some,
 }
 
 /// What is known of the pods of a job on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodsThere {
-    /// It may start some, or its status counts some.
+    /// The job may start pods, or its status counts some.
     Some,
-    /// It is held back and its status counts none, but its kind does not count pods that are being ended. Or the kind lets pods that run
-    /// go on to their end. Only its removal shows that there are none.
+    /// The job is held back and its status counts no pods. That proves nothing: its kind does not count pods that are being ended, or lets
+    /// running pods go on to their end. Only the removal of the job shows that no pod is left.
     Untold,
-    /// It is held back and its status counts none, not even one that is being ended.
+    /// The job is held back and its status counts no pods, not even pods that are being ended.
     None,
 }
 
@@ -344,7 +344,7 @@ impl Copies {
         self.our_job().filter(|j| j.epoch == epoch && epoch > 0)
     }
 
-    /// The highest number of a copy of ours here, as far as it can be believed.
+    /// The highest dispatch number on a copy of ours in this cluster; numbers above the believed maximum do not count.
     pub(super) fn highest_epoch(&self) -> u64 {
         let numbers = [
             self.our_workload().map(|w| w.epoch),
@@ -354,7 +354,7 @@ impl Copies {
         believed.max().unwrap_or_default()
     }
 
-    /// Whether a copy here was sent for an earlier dispatch, and none for this one.
+    /// Whether a copy in this cluster was sent for an earlier dispatch.
     pub(super) fn is_outdated(&self, epoch: u64) -> bool {
         let workload = self.our_workload().is_some_and(|w| w.epoch < epoch);
         workload || self.our_job().is_some_and(|j| j.epoch < epoch)
@@ -378,13 +378,13 @@ impl Copies {
         self.job.is_some_and(RemoteJob::runs)
     }
 
-    /// Whether a job of ours is here that has not ended. Why also a held one: its counts may be older than its last pods, so only a
-    /// job that is gone has certainly none.
+    /// Whether this cluster has a job of ours that has not ended. Why also a held job: its status may be older than its last pods, so only
+    /// a job that is gone has certainly no pods.
     pub(super) fn has_unended_job(&self) -> bool {
         self.our_job().is_some_and(|job| !job.finished)
     }
 
-    /// Whether nothing of ours runs here or can start by itself: the worker starts a job only for an active, unfinished Workload.
+    /// Whether no job of ours runs in this cluster or can start by itself: the worker starts a job only for an active, unfinished Workload.
     pub(super) fn is_settled(&self) -> bool {
         !self.runs()
             && self
@@ -396,9 +396,9 @@ impl Copies {
 /// How to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How long a lost worker is waited for.
+    /// How long the manager waits for a lost worker.
     pub worker_lost_timeout: SignedDuration,
-    /// What happens then.
+    /// What happens after that time.
     pub lost: LostPolicy,
     /// To which clusters a Workload is offered.
     pub dispatcher: Dispatcher,
@@ -410,12 +410,12 @@ pub struct Policy {
 /// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPolicy {
-    /// It stays where it is until the worker answers, or an administrator gives the runs there up.
+    /// The job stays on its worker until that worker answers, or an administrator gives the runs there up.
     Wait,
-    /// It runs again elsewhere once the worker has certainly stopped it; a worker without a fence that holds is waited for as with
-    /// [`Self::Wait`].
+    /// The job runs again elsewhere once the worker's fence has stopped it, or must have by the record of an earlier process of this
+    /// manager. Without such a fence the manager waits as with [`Self::Wait`].
     Fence,
-    /// It runs again elsewhere, perhaps while the lost copy still runs.
+    /// The job runs again elsewhere after the timeout, perhaps while the lost copy still runs.
     RetryAnyway,
 }
 
@@ -461,7 +461,7 @@ pub enum Cause {
     NoAnswer,
     /// The worker changed the spec of the copy.
     SpecDrift,
-    /// The job no longer matches its Workload there.
+    /// The job does not match its Workload there any more.
     OutOfSync,
     /// The job vanished there.
     OwnerNotFound,
@@ -504,13 +504,13 @@ impl Cause {
     }
 }
 
-/// A remembered failure: the cluster is no candidate until then.
+/// A remembered failure: the cluster is no candidate before `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// When the cluster may be tried again.
     pub until: Timestamp,
     /// What went wrong.
     pub cause: Cause,
-    /// The text of the other side; may be empty.
+    /// The error or message behind the cause; may be empty.
     pub detail: String,
 }

@@ -16,8 +16,8 @@ use crate::name::ClusterName;
 /// How long a round of the incremental dispatcher lasts before more clusters are asked.
 pub const ROUND: SignedDuration = SignedDuration::from_mins(5);
 
-/// How long the first cluster asked by room may take to answer before another is asked too; twice as long with each doubling
-/// of those asked. *Why*: a worker with room answers within a second, and each further copy costs a worker six writes.
+/// How long [`Dispatcher::Capacity`] waits for the first cluster before it asks another one; for `n` asked clusters it waits `n` times as
+/// long. *Why*: a worker with room answers within a second, and each further copy costs a worker six writes.
 pub const WIDEN: SignedDuration = SignedDuration::from_secs(10);
 
 type Listed<'a, 'b> = &'b [(&'a ClusterName, Standing<'a>)];
@@ -50,10 +50,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The cluster with the most room. Twice as many are asked when those asked did not admit it in time. The same happens at once
-    /// when all of them refused, or are late with the mere receipt, and another cluster has room.
+    /// Asks the cluster with the most room. Doubles the number of asked clusters when none of them admits the Workload in time. It does so
+    /// at once when another cluster has room and each asked one has refused, or is slow and has no copy yet.
     ///
-    /// Unlike the anchor: it asks every cluster, and all but one have worked in vain (`spec/multikueue.md` 13.A5).
+    /// Unlike the anchor: there every cluster is asked, and all but one work in vain (`spec/multikueue.md` 13.A5).
     fn by_room(&mut self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         let asked = self.still_asked(listed);
         let mut waiting: Vec<(capacity::Order, &ClusterName)> = { listed.iter() }
@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
             self.wake(ends);
             return asked;
         }
-        // Why all that are unknown: nothing tells them apart, so all of them are asked, as by the reference.
+        // Why every cluster of unknown room: nothing tells them apart, so all are asked, as in the reference.
         let more: Vec<ClusterName> = if best.is_unknown() {
             let unknown = waiting.iter().filter(|(order, _)| order.is_unknown());
             unknown.map(|(_, cluster)| (*cluster).clone()).collect()
@@ -100,7 +100,7 @@ impl<'a> Pass<'a> {
         asked.into_iter().chain(more).collect()
     }
 
-    /// The clusters asked already, and a few more when their time is over.
+    /// The clusters asked already, and up to `step` more when their round is over.
     ///
     /// Unlike the anchor: clusters that do not answer when their turn comes, or that have failed, take no place in a round. A round
     /// does not begin before the Workload can be sent. After a restart the round that was under way counts as begun now
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
             .map(|(cluster, _)| (*cluster).clone())
             .collect();
         if waiting.is_empty() {
-            // Why kept: a cluster that comes back later is asked at once when the round is long over.
+            // Why the begin is kept: if the round is long over, a cluster that comes back is asked at once.
             self.plan.round = self.o.round;
             return asked;
         }
@@ -127,8 +127,8 @@ impl<'a> Pass<'a> {
         if !asked.is_empty() && ends > self.now {
             self.plan.round = Some(begun);
             self.wake(ends);
-            // Why: a cluster that failed has left its place. Another one, or the same one when it is well again, need not wait for
-            // the next round to take it.
+            // Why: a cluster that failed leaves its place free. Another cluster, or the same one after it recovered, takes that place
+            // without waiting for the next round.
             let left = step.saturating_sub(asked.len());
             return asked.into_iter().chain(waiting.into_iter().take(left)).collect();
         }
@@ -137,7 +137,7 @@ impl<'a> Pass<'a> {
         asked.into_iter().chain(waiting.into_iter().take(step)).collect()
     }
 
-    /// The clusters asked before that have not failed. A cluster that went silent may hold a copy, so it stays asked.
+    /// The clusters asked before that have not failed. A lost cluster stays asked, because it may hold a copy.
     fn still_asked(&self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         let nominated = self.plan.status.nominated.iter();
         let stays = |name: &&ClusterName| {
@@ -176,7 +176,7 @@ impl<'a> Pass<'a> {
 }
 
 impl Standing<'_> {
-    /// Whether it can take a copy, at once or when it is cleared.
+    /// Whether the cluster can take a copy, at once or after its old copies are removed.
     const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Clearing)
     }
@@ -192,7 +192,7 @@ impl Standing<'_> {
         )
     }
 
-    /// Whether its queue has looked and has no room.
+    /// Whether the worker's queue has looked at the copy and has no room.
     fn is_refusal(&self) -> bool {
         matches!(self, Self::Open(Some(copy)) if copy.answer == Answer::TurnedDown)
     }

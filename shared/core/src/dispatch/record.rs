@@ -14,7 +14,7 @@ use super::{Pass, Plan};
 use crate::kind::KindState;
 use crate::name::ClusterName;
 
-/// The detail of a cluster that does not answer.
+/// The detail of [`Reply::Mute`].
 const MUTE: &str = "its queue has not come to this workload, or its engine does not run";
 
 /// The last answer of a cluster.
@@ -24,7 +24,7 @@ pub struct Seen {
     pub cluster: ClusterName,
     /// Its answer.
     pub reply: Reply,
-    /// The text of the other side; may be empty.
+    /// What explains the answer, mostly in the words of the cluster; may be empty.
     pub detail: String,
 }
 
@@ -43,13 +43,13 @@ pub enum Reply {
     NotServed,
     /// Jobs of this kind cannot be read there; the detail says why.
     NotReadable,
-    /// It has been asked and has not answered.
+    /// It has been asked and may still answer in time.
     Asked,
-    /// It has been asked long ago and has not answered.
+    /// It has been asked and has not answered in time.
     Mute,
-    /// It has looked and has no room.
+    /// Its queue has looked at the copy and has no room.
     NoRoom,
-    /// It holds quota and waits for checks of its own.
+    /// Its copy holds quota and waits for checks of the cluster.
     Reserved,
     /// It has admitted it.
     Admitted,
@@ -102,14 +102,15 @@ pub struct Answered {
     pub cluster: String,
     /// The token of the answer, see [`Reply`].
     pub reply: String,
-    /// The text of the other side; may be empty.
+    /// What explains the answer, mostly in the words of the cluster; may be empty.
     pub detail: String,
     /// Since when it gives this answer.
     pub since: Timestamp,
 }
 
 impl Record {
-    /// The record after one more pass. A time is kept where the text is the same as in `before`.
+    /// The record after one more pass. A time is kept as long as its reason or reply is the same as in `before`, even if the sentence
+    /// changes.
     pub fn after(before: Option<&Self>, waiting: &Waiting, seen: &[Seen], now: Timestamp) -> Self {
         let reason = waiting.reason();
         let answers = seen.iter().map(|seen| {
@@ -166,7 +167,7 @@ fn without_numbers(words: &str) -> String {
 }
 
 impl Plan {
-    /// Whether the reason will stay for a while, so that it is worth a write.
+    /// Whether the reason will last long enough to be worth a write.
     pub fn is_settled(&self) -> bool {
         let answered = |seen: &Seen| !matches!(seen.reply, Reply::Asked);
         match &self.waiting {

@@ -20,7 +20,7 @@ const ANSWER_WAIT: SignedDuration = SignedDuration::from_secs(30);
 /// What a listed cluster can do for a Workload that seeks a place.
 pub(super) enum Standing<'a> {
     Silent,
-    /// It failed, now or before.
+    /// It failed in this pass or before.
     Failed {
         cause: Cause,
         detail: &'a str,
@@ -31,7 +31,7 @@ pub(super) enum Standing<'a> {
     NotServed,
     /// Its jobs of this kind cannot be read; the text says why.
     Unreadable(&'a str),
-    /// It must first lose its copies of an earlier round.
+    /// Its copies of an earlier round must be removed first.
     Clearing,
     /// It can take a copy, or has one.
     Open(Option<&'a RemoteWorkload>),
@@ -46,9 +46,9 @@ impl<'a> Pass<'a> {
                 detail,
                 until: None,
             } = standing
-                // Why not then: the next renewal of the lease ends it, so no pause is needed.
+                // Why not a lapsed lease: the next renewal ends that, so no pause is needed.
                 && !self.has_lapsed(cluster)
-                // Why not that: it is stored.
+                // Why not `JobFailed`: that failure is stored already.
                 && *cause != Cause::JobFailed
             {
                 self.fail(cluster, *cause, detail);
@@ -58,7 +58,7 @@ impl<'a> Pass<'a> {
             return self.choose(check, &winner);
         }
         let obstacle = self.obstacle(check);
-        // Why not before: with an obstacle no round begins.
+        // Why not with an obstacle: then no round of the dispatcher begins.
         let offered = if obstacle.is_none() {
             self.offer(&listed)
         } else {
@@ -87,7 +87,7 @@ impl<'a> Pass<'a> {
         Some(later(reserved.since, ANSWER_WAIT))
     }
 
-    /// Whether a worker that has not answered yet is still waited for before the user is told why a Workload waits.
+    /// Whether the manager still waits for answers of workers before it tells the user why the Workload waits.
     pub(super) fn may_yet_answer(&self) -> bool {
         self.patience().is_none_or(|until| self.now < until)
     }
@@ -134,8 +134,8 @@ impl<'a> Pass<'a> {
                 until: None,
             };
         }
-        // Why first: a copy of an earlier round says nothing about this one. Why the job: it is created only after a decision, so
-        // without a decision it is of an earlier round. Why fenced: only this manager can take that back.
+        // Why before failures: a copy of an earlier round says nothing about this one. Why any job of ours: a job is created only after the
+        // decision, so this one is of an earlier round. Why a fenced copy: only the manager can end the fence, by replacing the copy.
         if copies.our_job().is_some()
             || copies.has_former_job()
             || workload.is_some_and(|w| w.life != Life::Present || w.epoch != self.o.epoch || w.fenced)
@@ -158,19 +158,19 @@ impl<'a> Pass<'a> {
         self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Lapsed
     }
 
-    /// Whether this process keeps no lease there and has seen none. Only the worker knows of a lease that lapsed before this
-    /// process began, and shows it by the jobs that it stops.
+    /// Whether this process has seen no lease of this manager there. The lease may have lapsed before this process began: only the worker
+    /// knows, and shows it by the jobs that it stops.
     pub(super) fn was_never_leased(&self, cluster: &ClusterName) -> bool {
         self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Never
     }
 
-    /// The first in config order that is seen admitted.
+    /// The first cluster, in config order, whose copy is admitted.
     ///
     /// Unlike the anchor: the times of admission are not compared, because they come from different clocks (`spec/safety.md` W2).
     fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
         // Invariant: no decision while a run of an earlier round may still be alive somewhere.
         let still_runs = self.reachable().any(|(_, copies)| copies.has_unended_job());
-        // Why not behind another either: the two may have been offered at the same moment, and different clusters admit them.
+        // Why not behind another Workload: both may have been offered at the same moment, and admitted by different clusters.
         if still_runs || !self.o.job.present || self.o.job.finished || self.o.behind.is_some() {
             return None;
         }
@@ -192,10 +192,10 @@ impl<'a> Pass<'a> {
         admitted.map(|(cluster, _)| (*cluster).clone())
     }
 
-    /// Names the winner. Its job is created, and the other copies are deleted, only when the name is written.
+    /// Names the winner. Its job is created, and the other copies are deleted, only after the name is stored.
     ///
-    /// Why not now: each worker's queue plans for itself. The queue of the winner may not have seen its admission yet. It would
-    /// take the winner for a loser, and delete its copy just before it is chosen.
+    /// Why not now: the manager plans for each worker in a separate queue. The winner's queue may not have seen the admission yet. It would
+    /// treat the winner as a loser, and delete the copy that is being chosen.
     pub(super) fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
         let message = admitted_on(winner);
         self.note(Severity::Routine, message.clone());
@@ -208,7 +208,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Creates copies where they are offered and removes the others. With an obstacle good copies stay as they are.
+    /// Creates copies on the clusters that the Workload is offered to, and removes the others. With an obstacle (`keep_copies`) usable
+    /// copies stay as they are.
     fn spread(&mut self, offered: &[ClusterName], keep_copies: bool) {
         for (cluster, copies) in self.reachable() {
             let listed = self.o.clusters.contains(cluster);
@@ -226,7 +227,7 @@ impl<'a> Pass<'a> {
                         self.act(cluster, RemoteAction::SetPriority);
                     }
                 }
-                // Why then: the choice of that cluster may be on the way, and this plan, too late for it, must not delete the
+                // Why the copy stays: another pass may be storing the choice of this cluster just now, and this plan must not delete the
                 // chosen copy.
                 Standing::Silent | Standing::Cordoned if self.is_to_be_dropped(cluster) => {}
                 Standing::Open(_)
@@ -268,7 +269,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Returns always one reason: the most hopeful cluster decides.
+    /// The one reason that is shown: the most hopeful cluster decides.
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
         if let Some((cluster, _)) = running {
@@ -384,7 +385,7 @@ fn is_settled(
         | Waiting::KindNotServed { .. }
         | Waiting::KindNotReadable { .. }
         | Waiting::NotNominated => true,
-        // Why all of them: on the way to a worker with room there is a moment in which the others have answered.
+        // Why all of them: shortly before a worker with room answers, the others may have answered already.
         Waiting::WaitingForWorkers { .. } => {
             let has_answered = |(cluster, standing): &(&ClusterName, Standing<'_>)| match standing {
                 Standing::Open(Some(copy)) => copy.answer != Answer::None,
@@ -398,7 +399,7 @@ fn is_settled(
             };
             !patient || listed.iter().all(has_answered)
         }
-        // Why not before: mostly the other one is placed at once.
+        // Why not earlier: usually the other Workload gets a cluster at once.
         Waiting::BehindAnother { .. } => !patient,
         Waiting::OtherChecks { .. }
         | Waiting::Deactivated

@@ -70,7 +70,7 @@ fn admitted(minute: i64) -> RemoteWorkload {
     }
 }
 
-/// Of the dispatch of this number.
+/// An admitted copy of the dispatch of this number.
 fn numbered(epoch: u64) -> RemoteWorkload {
     RemoteWorkload { epoch, ..admitted(1) }
 }
@@ -85,7 +85,7 @@ const RUNNING: RemoteJob = RemoteJob {
     twins: Twins::All,
 };
 
-/// Its worker does not let it run, or it has ended its pods.
+/// A job that its worker holds back, or whose pods the worker has ended.
 const HELD: RemoteJob = RemoteJob {
     pods: PodsThere::None,
     ..RUNNING
@@ -96,7 +96,7 @@ const ENDED: RemoteJob = RemoteJob {
     ..RUNNING
 };
 
-/// A cluster that has not answered since then, and of which nothing is known.
+/// A cluster that is lost since then and has no fence.
 fn away(minute: i64) -> Remote {
     Remote::Unreachable {
         since: at(minute),
@@ -185,7 +185,7 @@ impl Case {
         case
     }
 
-    /// Decided and written for `a`.
+    /// Worker `a` is chosen and stored, and runs the job.
     fn won() -> Self {
         let mut case = Self::new();
         case.status.cluster = Some("a".into());

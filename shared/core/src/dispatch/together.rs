@@ -1,8 +1,8 @@
 //! Workloads whose pods belong together (steps of a Workflow, pods of a Deployment, replicas of a `LeaderWorkerSet`) go to one cluster:
 //! the one that took the first of them.
 //!
-//! Invariant: of Workloads that need the same and have no cluster yet, all but the oldest wait. So no two of them are chosen for at the same
-//! time, and none waits for one that waits for it.
+//! Invariant: of the Workloads that belong together, have the same needs and have no cluster yet, all but the oldest wait. So no two of
+//! them get a cluster at the same time, and no two wait for each other.
 //!
 //! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`, `spec/multikueue.md 3.13`.
 
@@ -15,18 +15,18 @@ use crate::name::ClusterName;
 pub struct Age<'a> {
     /// When it was created, in whole seconds.
     pub created: Option<Timestamp>,
-    /// Its name. Why: Workloads of one second need an order too.
+    /// Its name. Why: Workloads created in the same second need an order too.
     pub name: &'a str,
 }
 
 /// Where a Workload is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In this cluster.
+    /// It has this cluster.
     In(ClusterName),
-    /// It seeks a cluster, and needs the same as the Workload that is decided about.
+    /// It seeks a cluster, and has the same needs as the Workload that is being placed.
     Seeking,
-    /// Neither: it needs something else, or seeks none now.
+    /// It has no cluster, and has other needs or does not seek one now.
     Nowhere,
 }
 
@@ -41,7 +41,7 @@ pub enum Course {
     Free,
 }
 
-/// The search for a place among the others whose pods belong with those of a Workload that has no cluster yet.
+/// The search for a cluster for one Workload, among the Workloads that belong together with it.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     own: Age<'a>,
@@ -49,13 +49,13 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// For a Workload of this age.
+    /// Starts the search for a Workload of this age.
     pub const fn new(own: Age<'a>) -> Self {
         Self { own, first: None }
     }
 
-    /// Looks at another one; `Some` when it decides, because `takes` is true for its cluster. Why another cluster may follow when that one
-    /// takes no more: a lost cluster is no reason to stop the rest.
+    /// Looks at another Workload of the set. Returns `Some` if that one decides: it has a cluster, and `takes` is true for that cluster.
+    /// Why a cluster may be passed over: a lost cluster must not stop the rest of the set.
     pub fn meet(
         &mut self,
         other: Age<'_>,
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The oldest that was met and seeks a cluster, or the Workload itself.
+    /// The oldest Workload met so far that seeks a cluster; before that, the one being placed.
     fn first(&self) -> Age<'_> {
         match &self.first {
             Some((created, name)) => Age {

@@ -23,9 +23,9 @@ pub enum Waiting {
     },
     /// `spec.active` is false.
     Deactivated,
-    /// The job is not there or has ended, so nothing can be sent.
+    /// The local job does not exist or has ended, so nothing can be sent.
     NoLocalJob,
-    /// It goes to the cluster that takes another Workload first, which has none yet.
+    /// It must go to the cluster of another Workload, and that one has no cluster yet.
     BehindAnother {
         /// The name of the other Workload.
         first: String,
@@ -62,9 +62,9 @@ pub enum Waiting {
     ClusterFailed {
         /// The name of the cluster.
         cluster: ClusterName,
-        /// What is wrong there.
+        /// The cause of its failure.
         cause: Cause,
-        /// The text of the other side; may be empty.
+        /// The error or message of the cluster; may be empty.
         detail: String,
         /// When it is tried again, when that is known.
         until: Option<Timestamp>,
@@ -89,7 +89,7 @@ pub enum Waiting {
     StoppingOnWorker {
         /// The name of the cluster.
         cluster: ClusterName,
-        /// The text of its refusal to stop or delete that; empty if it did not refuse.
+        /// The error with which the cluster refused to stop or delete that run; empty if it did not refuse.
         refusal: String,
     },
     /// It is offered; no worker has admitted it yet.
@@ -105,7 +105,7 @@ pub enum Waiting {
         cluster: ClusterName,
         /// Since when; `None` when that is not known.
         since: Option<Timestamp>,
-        /// When it is given up; `None` means never without an administrator's word.
+        /// When the run there is given up; `None` means only when an administrator gives it up.
         until: Option<Timestamp>,
     },
 }
@@ -304,7 +304,7 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
     }
 }
 
-/// How a job comes away from a lost cluster that is waited for: an administrator gives the cluster up, or another policy is set.
+/// How a job gets away from a lost cluster that the manager waits for: an administrator gives the cluster up, or sets another policy.
 pub fn ways_out(cluster: &ClusterName) -> String {
     format!(
         "if you know that its jobs do not run there any more: roadstead cluster give-up {cluster}; with policy RetryAnyway (annotation \
@@ -442,7 +442,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// The text when the run of a lost cluster is given up without proof. Unlike the anchor, which does not say so.
+/// The warning when a run on a lost cluster is given up without proof that it stopped. Unlike the anchor: the user is told.
 pub(super) fn may_run_twice(cluster: &ClusterName) -> String {
     format!(
         "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \

@@ -72,7 +72,7 @@ fn a_lease_is_two_thirds_of_the_timeout_and_what_follows_ends_with_it() {
 fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
     assert_eq!(Watch::default().standing(at(99_000)), Standing::Free);
     let mut watch = renewed_thrice();
-    // The third was sent after the second was stored; the look at the first did not show the second.
+    // The third renewal was sent after the second was stored, and the look that showed the first did not show the second.
     assert_eq!(watch.age(at(20_000)), Some(Duration::from_secs(19)));
     assert_eq!(watch.standing(at(20_999)), Standing::Held);
     assert_eq!(watch.changes_at(at(4_000)), Some(at(21_000)));
@@ -326,7 +326,7 @@ enum Op {
     /// The worker's engine stops for good.
     StopEngine,
     RestartManager,
-    /// The next process does not reach the worker; it knows what this process has recorded.
+    /// The next process of the manager cannot reach the worker; it knows only what this process has recorded.
     RestartManagerAway,
     /// A user deletes the lease, and it is not created again.
     Delete,
@@ -566,7 +566,7 @@ proptest! {
             let was_seen = world.engine_ended_at.is_none_or(|ended| ended > world.manager_began_at);
             prop_assert!(was_seen || !matches!(world.grant.closing(Duration::ZERO), Closing::At(_)), "no worker was there");
             if world.is_closed() && world.engine_ended_at.is_some() {
-                // The promise ends with the engine (safety 3.6).
+                // The worker's promise ends with its engine (safety 3.6).
                 return Ok(());
             }
             if world.is_closed() {

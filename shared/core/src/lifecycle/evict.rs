@@ -137,7 +137,7 @@ impl Draft<'_> {
             return;
         };
         let releases = self.has_quota() && self.seen.job.frees_quota();
-        // Why: without a reservation nothing holds the Workload, but it must still be kept out of the queue.
+        // Why: a Workload without a reservation has no quota to release, but must still be kept out of the queue.
         let never_held = self.evicted_now && !self.has_quota();
         if !releases && !never_held {
             return;

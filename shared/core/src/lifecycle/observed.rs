@@ -34,8 +34,8 @@ pub struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Whether it ran in another cluster and its job does not show its end yet. Without the Workload no controller would know that it must
-    /// show the end, so it stays even if a user deletes it.
+    /// Whether the job ran in another cluster and does not show its end here yet. The Workload stays until then, even if a user deletes it:
+    /// without it no controller would know that the job must show an end.
     pub(super) fn owes_its_end(&self) -> bool {
         let shows_none = matches!(self.job, JobFacts::Present { finished: None, .. });
         shows_none && self.workload.status.cluster.is_some()

@@ -156,7 +156,7 @@ impl<'a> Assigner<'a> {
             },
             considered: String::new(),
             category: None,
-            // Why: the flavors that are passed over now may have room later.
+            // Why: a search that resumes passes over earlier flavors, and those may have room later.
             remedy: if resumes {
                 Remedy::Capacity
             } else {
@@ -275,7 +275,7 @@ impl<'a> Assigner<'a> {
             }
         }
         assigned.category = assigned.category.max(Some(category));
-        // Why: what a later pod set may take depends on what earlier ones were given, so it depends on usage.
+        // Why: the flavors left for a later pod set depend on what earlier ones took, and so on usage.
         if members.first().is_some_and(|first| *first > 0) {
             assigned.remedy = Remedy::Capacity;
         }

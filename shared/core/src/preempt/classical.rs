@@ -15,7 +15,7 @@ use crate::queue::BorrowWithinCohort;
 /// The relation of a queue to the preemptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
-    /// It lies outside of a subtree in whose quota the request fits.
+    /// The queue lies outside of a subtree around the preemptor in whose quota the request fits.
     Hierarchical,
     Other,
     Own,
@@ -30,7 +30,7 @@ struct Source<'a> {
     candidates: Peekable<Choice<'a>>,
 }
 
-/// Whether the preemptor may borrow in the end.
+/// Whether the preemptor may borrow after the preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Borrowing {
     Allowed,
@@ -107,7 +107,7 @@ fn sources<'a>(
     let mut request = usage.to_vec();
     let mut relation = Relation::Other;
     for at in search.quotas().path(search.node).skip(1) {
-        // Why below first: a request that fits in the quota of a subtree has a right to what others took from it.
+        // Why the subtree below first: a request that fits in its quota has a right to what queues outside have borrowed from it.
         let quotas = search.quotas();
         if request
             .iter()
@@ -249,7 +249,7 @@ impl Pass<'_> {
                     let Some(source) = sources.get(index) else {
                         continue;
                     };
-                    // Why the queue leaves the walk: during a walk it never comes to borrow again.
+                    // Why no further candidate of this queue: during a walk usage only falls, so the queue never borrows again.
                     if relation != Relation::Own && !self.still_borrows(search, source) {
                         continue;
                     }

@@ -121,7 +121,7 @@ fn attempt_once(
     outcome
 }
 
-/// The relevant part of the tree: nodes that borrow, and the path to the preemptor's queue. The preemptor's usage is counted.
+/// The relevant part of the tree: nodes that borrow, and the path to the preemptor's queue. Shares include the preemptor's usage.
 struct Hunt<'a> {
     demand: Demand<'a>,
     /// The branches; the root comes first.
@@ -385,7 +385,8 @@ impl<'a> Hunt<'a> {
             search.add(holder);
             if let Some(supply) = self.supply(queue) {
                 supply.failed.push_back(holder);
-                // Why: this strategy ignores the candidate itself, so the other candidates fail as well.
+                // Why: `LessThanInitialShare` does not depend on the candidate, so the others fail as well. In the second round the first
+                // candidate that fails the test of shares ends its queue, whatever the strategy.
                 let blind = round == Round::Second || strategy == FairStrategy::LessThanInitialShare;
                 if blind && !accepted {
                     while let Some(holder) = supply.pop() {
@@ -398,7 +399,7 @@ impl<'a> Hunt<'a> {
         None
     }
 
-    /// Lets the candidates that failed be tried again.
+    /// Starts the second round: the candidates that failed are tried again.
     fn reopen(&mut self) {
         for branch in &mut self.branches {
             branch.closed = false;

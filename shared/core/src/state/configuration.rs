@@ -288,7 +288,8 @@ impl State {
         true
     }
 
-    /// Everything pending must be explained again, and the queue's LocalQueues follow it.
+    /// Records that a queue became active or inactive: its pending workloads need a new reason for waiting, and its LocalQueues new
+    /// statuses.
     fn activity_changed(&mut self, id: ClusterId) {
         self.mark(id);
         if let Some(queue) = self.clusters.at(id).and_then(|cluster| cluster.queue.as_ref()) {

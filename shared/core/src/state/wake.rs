@@ -19,7 +19,7 @@ use crate::table::{ClusterId, LocalId, WorkloadId};
 struct Reach {
     /// The least priority of the holders in the queue itself, if they may be preempted at all.
     least: Option<i64>,
-    /// Whether other queues borrow from which it may reclaim.
+    /// Whether there are queues that borrow and from which this queue may reclaim.
     borrowers: bool,
 }
 
@@ -50,7 +50,7 @@ impl State {
     }
 
     pub(crate) fn tree_at(&self, node: NodeId) -> Vec<ClusterId> {
-        // Why: most queues without cohort are trees of their own.
+        // Why a short way: a queue without cohort is a tree of its own.
         if self.ground.quotas().parent(node).is_none() && self.nodes.contains_key(&node) {
             return self.nodes.get(&node).copied().into_iter().collect();
         }
@@ -121,7 +121,8 @@ impl State {
         }
     }
 
-    /// The lacks of a head whose class was woken because there was enough for it, if others were faster. `None`: the head is to be tried.
+    /// The lacks of a head whose class was woken because there was enough quota, if other workloads have taken it since. `None`: the head
+    /// is to be tried.
     pub(crate) fn dried_up(&self, queue: &Queue, ticket: &Ticket) -> Option<Vec<Lack>> {
         let hopes = queue.pending.hopes(ticket)?;
         let still = |lack: &Lack| {

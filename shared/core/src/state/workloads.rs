@@ -33,7 +33,7 @@ impl State {
             record.workload.queue == workload.queue,
             asks_the_same(&record.workload, &workload),
         );
-        // Why not always: most changes concern the status, and names cost more than numbers.
+        // Why not always: most changes concern only the status, and a look-up by name costs more than a number.
         let local = if same_local {
             old_local
         } else {
@@ -233,7 +233,8 @@ impl State {
         }
     }
 
-    /// A decided eviction ends when it is visible, or when there is nothing left to evict.
+    /// Follows a decided eviction after a change of its Workload. It is forgotten once it is visible, or nothing is left to evict; it is
+    /// handed out once the reservation is visible.
     fn follow_eviction(&mut self, id: WorkloadId) {
         let Some(record) = self.records.at(id) else { return };
         let Some(eviction) = &record.eviction else { return };
@@ -279,8 +280,8 @@ impl Assumption {
         let Some(quota) = workload.status.conditions.get("QuotaReserved") else {
             return false;
         };
-        // Why: a watch may skip the moment in which quota was held. Its traces are a moved transition time and one more eviction. The text
-        // alone proves nothing: an earlier explanation may still be on its way.
+        // Why not only the first test: a watch may skip the time in which quota was held. Its traces are a moved transition time and one
+        // more eviction. The text alone proves nothing: an earlier explanation may still be on its way.
         quota.truth == Truth::True
             || self.quota_since.is_some_and(|since| since != quota.since)
             || self.evictions != eviction_count(workload)

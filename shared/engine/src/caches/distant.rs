@@ -9,7 +9,7 @@ use roadstead_api::config::{Config, GroupVersionKindName};
 use roadstead_core::ancestry::Reference;
 use roadstead_core::name::Uid;
 
-/// Limit: remembered owners. Beyond it the one with the smallest UID is forgotten, and read again when needed.
+/// Limit: remembered owners. Beyond it the owner with the smallest UID is forgotten, and read again when it is needed.
 const KEPT_MAX: usize = 100_000;
 
 /// Whether jobs without a queue name count as managed.

@@ -108,7 +108,7 @@ impl CachedJob {
         &self.first
     }
 
-    /// All of them.
+    /// All objects of the job, in order.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<DynamicObject>> {
         std::iter::once(&self.first).chain(&self.rest)
     }
@@ -195,7 +195,7 @@ impl KindCache {
         self.objects.health().get().state()
     }
 
-    /// Without objects yet.
+    /// The kind with an empty cache.
     pub fn new(kind: &'static dyn JobKind) -> Self {
         let pack = move |job: &mut DynamicObject| kind.pack(&mut member_mut(job));
         Self::over(kind, Cache::slimmed(pack))

@@ -7,7 +7,7 @@ use roadstead_api::kueue::v1beta2::ClusterQueue as ApiClusterQueue;
 use roadstead_core::name::Key;
 use roadstead_core::queue::ClusterQueue;
 
-/// By name.
+/// ClusterQueues by name, as decisions see them.
 #[derive(Debug, Default)]
 pub struct QueueIndex(RwLock<BTreeMap<Arc<str>, Arc<ClusterQueue>>>);
 

@@ -4,7 +4,7 @@ use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::latest::{Follower, any_changed};
 use roadstead_serve::health::Condition;
 
-/// The kinds that are not listed, or not any more.
+/// The kinds whose cache is not complete at the moment.
 pub(crate) fn names(healths: &[(String, Follower<Health>)]) -> Vec<String> {
     let unlisted = healths.iter().filter(|(_, health)| !health.get().is_settled());
     unlisted.map(|(kind, _)| kind.clone()).collect()

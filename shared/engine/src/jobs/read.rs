@@ -40,14 +40,14 @@ pub(super) struct Scene {
     pub(super) pod_sets: Vec<JobPodSet>,
     /// Why no Workload can be created for the job as it is.
     pub(super) unfit: Option<Note>,
-    /// Set while the job's pods are not known yet: in what time that is reported.
+    /// Set while the job's pods are not known yet: the time after which this is reported.
     pub(super) awaited: Option<Duration>,
     /// What is to be done about the members of a group.
     pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
-    /// The maker's annotations that the Workload gets; the maker is the object that makes its members.
+    /// The annotations that the Workload gets from the maker, which is the object that makes the members of the job.
     pub(super) maker_notes: BTreeMap<String, String>,
     workload_name: Key,
     workloads: Vec<OwnedWorkload>,
@@ -136,7 +136,7 @@ pub(super) fn scene(
     }
     let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
     let group = tended(of_kind, &job, sets.as_deref());
-    // Why checked as if a Workload existed: none is created if one of its members would be refused at once.
+    // Why checked as if a Workload existed: no Workload is created if one of its members would be refused at once.
     let would = group.as_ref().filter(|_| own.is_none() && unfit.is_none());
     let would = would.and_then(|_| tended(of_kind, &job, Some(&pod_sets)));
     let told = would.into_iter().flat_map(|would| would.told);
@@ -254,7 +254,7 @@ fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Descri
     })
 }
 
-/// How long nothing is reported while the pods of a new job are not known yet: the controller of the job makes them.
+/// How long nothing is reported while the pods of a new job are not known yet, because the job's controller still makes them.
 const UNTOLD: SignedDuration = SignedDuration::from_secs(10);
 
 fn told_in(jobs: &Jobs, object: &DynamicObject) -> Duration {
@@ -298,7 +298,7 @@ fn run(look: &Look, group: Option<&Tending>, workloads: &[OwnedWorkload]) -> Run
         None if look.suspended => Run::Suspended,
         None | Some(Stand::Running) => Run::Running,
         Some(Stand::Partly) => Run::Partly,
-        // Why: nothing is left to start.
+        // Why running: all members have ended, so nothing is left to start.
         Some(Stand::Over) if admitted() => Run::Running,
         Some(Stand::Held | Stand::Over | Stand::Gone) => Run::Suspended,
     }
@@ -311,7 +311,7 @@ struct Facts<'a> {
     pod_sets: &'a [JobPodSet],
     awaited: Option<Duration>,
     idle: Idle,
-    /// Whether what is not held of it is on a node that stands for a worker cluster.
+    /// Whether all members that are not held are on the virtual node of a worker cluster.
     shown: bool,
     group: Option<&'a Tending>,
 }
@@ -331,7 +331,8 @@ impl Facts<'_> {
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
             None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
-            // Why: the manager put it here for another job, or for an earlier copy of this one. It would start this job instead.
+            // Why: the manager sent this Workload for another job, or for an earlier copy of this job. It must not start this
+            // job.
             None if control::is_stamped(workload) => Control::Other,
             None => Control::Nobody,
         };
@@ -340,7 +341,7 @@ impl Facts<'_> {
         OwnedWorkload {
             key: roadstead_kubeio::cache::key_of(workload),
             control,
-            // Why: while the pods are not known, the Workload is not given up.
+            // Why equivalent while the pods are not known: a Workload is not given up before it can be compared.
             fit: if self.awaited.is_some() || self.fits(workload) {
                 Fit::Equivalent
             } else {
@@ -365,7 +366,8 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether it may claim the Workload, by the job's age on the cluster's clock: a wrong clock only moves a write.
+    /// Whether the job is old enough to become the controller of the Workload, by the cluster's clock. A wrong clock only makes
+    /// that write earlier or later.
     fn claim(&self) -> Claim {
         let created = self.object.metadata.creation_timestamp.as_ref();
         let age = created.map(|time| (self.jobs.clock)().duration_since(time.0));
@@ -388,7 +390,7 @@ impl Facts<'_> {
             return group.fits || workload.is_true(lifecycle::FINISHED);
         }
         let plain = roadstead_convert::pod_sets(workload);
-        // Why too: tolerations are added to what is put on such a node.
+        // Why skipped for shown members too: a pod gets tolerations when it is put on a virtual node.
         let tolerations = if self.shown || workload.is_true(lifecycle::ADMITTED) {
             Tolerations::Skip
         } else {

@@ -70,7 +70,7 @@ pub(super) async fn act(
                 now: (jobs.clock)(),
             };
             let writes = { &scene.job }.with(|members| kind.kind.stop(members, &original, &why));
-            // Why not when there are none: the pass only waits for the job's pods, and runs often meanwhile.
+            // Why not logged without writes: then the pass only waits for the job's pods, and such passes are frequent.
             if !writes.is_empty() {
                 tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
             }

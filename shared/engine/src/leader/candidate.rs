@@ -26,7 +26,7 @@ use crate::clock::Clock;
 const FIRST_MAX: Duration = Duration::from_secs(2);
 /// How long giving the Lease back may delay the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// Requests for giving it back: one more in case another client has written it meanwhile.
+/// Requests to give the Lease back: a second one in case another client has written the Lease meanwhile.
 const RELEASE_TRIES: u32 = 2;
 /// Duration of a released Lease, in seconds: the smallest that the API allows. *Source*: as the reference's.
 const RELEASED_SECS: u64 = 1;
@@ -150,14 +150,14 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease back if it is this replica's, so that another can take it at once. This process sends no changes after
-    /// that.
+    /// Gives the Lease back if this replica holds it, so that another replica can take it at once. This process sends no
+    /// changes after that.
     pub(crate) async fn release(&mut self) {
         self.permit.end();
         let work = async {
             for _ in 0..RELEASE_TRIES {
                 let name = self.election.replica().name();
-                // Why read otherwise: a claim may have been under way when it was cancelled.
+                // Why read when the known Lease is not ours: a claim may have been under way when the election was cancelled.
                 let ours = self.stored.take().filter(|stored| holder(stored) == name);
                 let found = match ours {
                     Some(stored) => Some(stored),
@@ -257,7 +257,7 @@ impl Candidate {
     fn fail(&mut self, why: &str) {
         self.stored = None;
         self.election.failed(self.now());
-        // Why once: the failure may last for long.
+        // Why logged once: the failure may last for long.
         if self.trouble.is_news(why) {
             tracing::warn!(
                 lease = self.lease,

@@ -56,7 +56,8 @@ pub(super) fn of(old: &Workload, new: &Workload, owner: &Owner, now: Timestamp) 
             .as_ref()
             .is_some_and(|s| !s.admission_checks.is_empty())
         {
-            // Why zero: reserved and admitted in one write means no waiting, whatever the rounding of times says.
+            // Why zero without a stored time: quota was reserved and the Workload admitted in one write, so nothing was waited
+            // for.
             let waited = when_true(old, "QuotaReserved").map_or(0.0, |since| seconds(since, now));
             tally.wait(
                 Metric::AdmissionChecksWaitTime,
@@ -141,7 +142,8 @@ impl Tally<'_> {
         }
     }
 
-    /// Evictions are found by their statistics, because a second one may follow before the first has changed the condition.
+    /// Counts evictions by the statistics in the status. Why not by the condition: a second eviction may follow before the
+    /// first has changed it.
     fn evictions(&mut self, old: &Workload, new: &Workload, now: Timestamp) {
         let queue = self.owner.cluster_queue.clone();
         for (reason, cause, count) in eviction_counts(new) {

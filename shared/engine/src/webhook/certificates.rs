@@ -207,7 +207,7 @@ impl Certificates {
         if !filled.is_true() {
             return Ok(pause);
         }
-        // Why only then: any replica may answer, and the leader has seen the answer.
+        // Why only the leader: any replica may answer the test, so it is enough that the leader has seen an answer.
         if leads && progress.answered.as_ref() != Some(&authorities) {
             self.see_it_answer().await?;
             progress.answered = Some(authorities);

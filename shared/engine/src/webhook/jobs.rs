@@ -54,7 +54,8 @@ fn once_filled(
     })
 }
 
-/// Why without the API server's words: a user who creates a job need not know the rights of this process.
+/// The text of the refusal. Why without the API server's words: a user who creates a job need not know the rights of this
+/// process.
 fn not_yet(unlisted: &[String]) -> String {
     format!(
         "this webhook's process is still reading the cluster after its start, and {} cannot be listed yet; try again in a moment; \

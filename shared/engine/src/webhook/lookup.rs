@@ -128,7 +128,7 @@ fn no_answer() -> Failure {
 
 /// The queue that the job of the request names, if a queue can have that name.
 ///
-/// Why not else: no request can be made for it. The validation refuses the job and names the label.
+/// Why `None` for any other name: no request can be made for it. The validation refuses the job and names the label.
 fn local_queue(request: &Request) -> Option<Key> {
     let job: &DynamicObject = request.object.as_ref()?;
     let queue = job.metadata.labels.as_ref()?.get(QUEUE_NAME)?;

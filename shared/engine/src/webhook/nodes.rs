@@ -1,4 +1,4 @@
-//! What the nodes that stand for worker clusters answer about the pods on them.
+//! What the virtual nodes that stand for worker clusters answer to requests about the pods on them.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 

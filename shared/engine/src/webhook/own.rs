@@ -62,7 +62,7 @@ fn validating<K: Resource<DynamicType = ()> + DeserializeOwned + Debug + 'static
             .into_iter()
             .flatten()
         {
-            // Why: no rule is about them, and they are half of what is parsed again below.
+            // Why: no rule is about managed fields, and they are half of the text that is parsed again below.
             object.metadata.managed_fields = None;
         }
         check(&request, rules, &config.feature_gates)

@@ -57,7 +57,8 @@ impl Rules {
     }
 }
 
-/// Refuses an `AppWrapper` whose user lacks a right that the rules ask for. Names that begin with `managers` are not asked about.
+/// Refuses an `AppWrapper` whose user lacks a right that the rules ask for. Users whose names begin with `managers` are not
+/// checked.
 pub(super) fn review(client: Client, managers: String, rules: Rules) -> Preparation {
     let plurals = Plurals::default();
     Arc::new(move |request| {
@@ -105,7 +106,7 @@ fn is_manager(request: &Request, managers: &str) -> bool {
     name.is_some_and(|name| name.starts_with(managers))
 }
 
-/// The fields that a user changes although the engine writes them, of an `AppWrapper` that is queued.
+/// The fields of a queued `AppWrapper` that a request changes although the engine writes them. Empty for a manager.
 fn started(request: &Request, managers: &str, rules: Rules) -> Vec<String> {
     let (Operation::Update, Some(new), Some(old)) =
         (&request.operation, &request.object, &request.old_object)
@@ -180,7 +181,7 @@ async fn is_allowed(
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// `None` when nothing is created, or a manager creates a copy.
+/// The rights to check; `None` when nothing is created, or when a manager creates a copy.
 fn asked(request: &Request, managers: &str, rules: Rules) -> Option<Asked> {
     let is_asked = rules.creation && matches!(request.operation, Operation::Create);
     if !is_asked || is_manager(request, managers) {

@@ -24,7 +24,7 @@ pub(super) struct Facts {
     cluster_queue: Option<Arc<ClusterQueue>>,
     local_stop: Option<StopPolicy>,
     job: JobFacts,
-    /// When the last terminating pods of the job are over at the latest; `None` when the pass does not wait for that.
+    /// The latest end of the job's terminating pods; `None` when the pass does not wait for it.
     pods_end_by: Option<Timestamp>,
     policy: Policy,
 }
@@ -54,7 +54,7 @@ impl Facts {
         &self.job
     }
 
-    /// When to run again because pods of the job must be over by then.
+    /// When to run again, because the job's terminating pods must have ended by then.
     pub(super) const fn pods_end_by(&self) -> Option<Timestamp> {
         self.pods_end_by
     }
@@ -136,7 +136,7 @@ pub(super) fn facts(
     })
 }
 
-/// The facts about the job, and until when its terminating pods use quota at the latest. `None` while its kind is
+/// The facts about the job, and until when its terminating pods use quota at the latest. `None` while the state of its kind is
 /// [`KindState::Unknown`] and the job has not been seen.
 fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFacts, Option<Timestamp>)> {
     let Some((at, uid)) = control::of(caches, stored) else {
@@ -145,11 +145,11 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     let Some(jobs) = caches.jobs.get(at.kind) else {
         return Some((JobFacts::Unknown, None));
     };
-    // Why first: objects listed between the two reads must count.
+    // Why the state of the kind is read first: an object that is listed between the two reads must count.
     let state = jobs.state();
     let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
-        // Why: a manager sends the members of a group after the group's Workload.
+        // Why not gone: a manager sends the members of a group after the group's Workload.
         if matches!(at.key, JobKey::Group(_))
             && control::is_stamped(stored)
             && stored.owner_references().is_empty()
@@ -175,7 +175,8 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
         Pods::AliveUntil(at) => Some(at).filter(|at| now < *at),
         Pods::None | Pods::Ending | Pods::Untold | Pods::Alive => None,
     };
-    // Why: the job's objects are deleted with it, and the remaining ones would look like a new job.
+    // Why: the objects of such a job are deleted with its Workload. Until then the ones that are left would look like a new
+    // job.
     let goes = stored.metadata.deletion_timestamp.is_some() && jobs.kind.ends_with_workload();
     let is_left = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_none();
     let facts = JobFacts::Present {
@@ -193,7 +194,7 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
 fn without_job(stored: &ApiWorkload) -> JobFacts {
     let (is_owned, said) = (!stored.owner_references().is_empty(), stored.labels());
     if !is_owned && said.contains_key(labels::JOB_UID) {
-        // It was created for a job that is gone now.
+        // This Workload was created for a job that does not exist any more.
         JobFacts::OwnerGone
     } else if !is_owned && said.contains_key(labels::MULTIKUEUE_ORIGIN) {
         JobFacts::Awaited

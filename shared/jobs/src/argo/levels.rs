@@ -1,9 +1,9 @@
 //! Which pods of a Workflow run at the same time.
 //!
 //! A level is a group of parallel steps, or the tasks of a DAG that are equally far from its beginning. Quota is asked for the level that
-//! needs most. If no level needs most of everything, it is asked for all those together that no other one covers.
+//! needs most. If no level needs the most of every resource, quota is asked for all levels together that no other level covers.
 //!
-//! Limit: tasks of a DAG whose branches run at different speeds may run beside those of another level.
+//! Limit: when branches of a DAG run at different speeds, tasks of two levels may run at the same time. Quota is not asked for their sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ type Level = BTreeMap<String, u32>;
 
 /// The pod sets of a Workflow.
 ///
-/// *Errors*: they depend on what is known only when it runs; a phrase that names it.
+/// *Errors*: the pod sets depend on a value that is known only when the Workflow runs; a phrase that names it.
 pub(super) fn pod_sets(workflow: &Value) -> Result<Vec<JobPodSet>, String> {
     let mut reader = Reader::of(workflow)?;
     let entry = json::text(workflow, &["spec", "entrypoint"]).ok_or("spec.entrypoint is missing")?;
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         sum
     }
 
-    /// The levels that no other one covers.
+    /// The levels that no other level covers; of two that cover each other, the first.
     fn few(&self, levels: Vec<Level>) -> Result<Vec<Level>, String> {
         let unique: BTreeSet<Level> = levels.into_iter().collect();
         let levels: Vec<Level> = unique.into_iter().collect();
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// As many pods of each template as the level with most of them has.
+/// For each template, the largest number of its pods in one level.
 fn union(levels: Vec<Level>) -> Level {
     let mut most = Level::new();
     for (template, count) in levels.into_iter().flatten() {
@@ -269,7 +269,7 @@ fn times(step: &Value) -> Result<u32, String> {
 
 /// The tasks of a DAG by the length of the longest way to each.
 ///
-/// *Errors*: they wait for each other in a circle.
+/// *Errors*: the tasks wait for each other in a circle.
 fn by_distance(tasks: &[Value]) -> Result<Vec<Vec<&Value>>, String> {
     let name = |task: &'_ Value| json::text(task, &["name"]).unwrap_or_default().to_owned();
     let names: BTreeSet<String> = tasks.iter().map(name).collect();
@@ -278,7 +278,7 @@ fn by_distance(tasks: &[Value]) -> Result<Vec<Vec<&Value>>, String> {
             .iter()
             .filter_map(Value::as_str);
         let said = json::text(task, &["depends"]).unwrap_or_default();
-        // Why only the part before a dot: it names the task, and what follows its outcome.
+        // Why only the part before the dot: it is the name of a task, and the rest names an outcome of that task.
         let words = said.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')));
         let words = words.filter_map(|word| word.split('.').next());
         let all = listed.chain(words).map(str::to_owned);

@@ -17,7 +17,7 @@ const KEYS: [(&str, Thing); 2] = [
 /// The fields that name a template of another object.
 const REFERENCES: [&str; 2] = ["workflowTemplateRef", "templateRef"];
 
-/// The objects without which it, or a step of it, fails.
+/// The objects without which the Workflow, or one of its steps, fails.
 pub(super) fn of(workflow: &Value) -> BTreeSet<Need> {
     let mut needs = needs::of(&pods(workflow));
     if let Some(spec) = json::at(workflow, &["spec"]) {
@@ -66,7 +66,7 @@ fn pods(workflow: &Value) -> Vec<Value> {
     let templates = json::list(spec, &["templates"]);
     let executors = templates.iter().chain([spec]).filter_map(executor);
     let executors = executors.map(|name| json!({"spec": {"serviceAccountName": name}}));
-    // Why one of no template: all templates may be in another object.
+    // Why a pod of no template too: all templates may be in another object, and the fields of the Workflow name objects too.
     templates
         .iter()
         .chain([&none])

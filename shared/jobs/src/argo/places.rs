@@ -12,8 +12,8 @@ use crate::podset::{InjectError, PodSetInfo, inject as add};
 const WHOLE: &str = "";
 const NODES: [&str; 2] = ["nodeSelector", "tolerations"];
 
-/// Adds the assignment of each pod set: to the template of its name, and that of the first one to the Workflow, for every other template.
-/// Returns the fields as they were.
+/// Adds the assignment of each pod set to the template of its name, and that of the first pod set also to the Workflow, for all other
+/// templates. Returns the fields as they were before.
 ///
 /// *Errors*: a field has another value, or two pod sets without a template of their name have different values.
 pub(super) fn inject(workflow: &mut Value, infos: &[PodSetInfo]) -> Result<Value, InjectError> {
@@ -31,7 +31,7 @@ pub(super) fn inject(workflow: &mut Value, infos: &[PodSetInfo]) -> Result<Value
     let is_named = |info: &PodSetInfo| template(&original, &info.name).is_some();
     let first = infos.first().into_iter();
     for info in first.chain(infos.iter().skip(1).filter(|info| !is_named(info))) {
-        // Why without: the pods of all pod sets get these labels.
+        // Why without the label of a pod set: the pods of several pod sets get these labels.
         let mut common = info.clone();
         common.labels.remove(labels::PODSET);
         add(&mut whole, &common)?;

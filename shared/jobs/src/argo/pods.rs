@@ -85,7 +85,7 @@ pub(super) fn containers(template: &Value) -> Option<Vec<Value>> {
             set.map(|container| slim(container, None)).collect()
         }
     };
-    // Why one without requests: the executor itself does the work of these.
+    // Why a container without requests: the executor itself does the work of such a template.
     let by_executor = |field: &str| json::at(template, &[field]).is_some();
     if all.is_empty() && (by_executor("resource") || by_executor("data")) {
         all.push(json!({"name": MAIN}));
@@ -110,9 +110,9 @@ fn slim(container: &Value, name: Option<&str>) -> Value {
     slim
 }
 
-/// The requests of one such pod, limits where there are none, and itself.
+/// What one pod of a template costs: its requests, its limits where requests are missing, and itself as one of [`PODS`].
 ///
-/// *Errors*: a quantity is none, for example because it is a parameter; a phrase.
+/// *Errors*: a quantity cannot be parsed, for example because it is a parameter; a phrase.
 pub(super) fn requests(pod: &Value) -> Result<Amounts, String> {
     let mut sum = Amounts::new();
     for container in json::list(pod, &["spec", "containers"]) {

@@ -1,7 +1,7 @@
 //! A Workflow of a manager that runs on a worker: its copy there, and its end as the manager shows it.
 //!
-//! Seen with the workflow controller 3.7: it sets phase `Running` on a new Workflow that is suspended, and then leaves its status alone. A
-//! Workflow with label `workflows.argoproj.io/completed: "true"` is over for it. The API of Workflows has no status subresource.
+//! Seen with the workflow controller 3.7: it sets phase `Running` on a new Workflow that is suspended, and then leaves its status alone. It
+//! treats a Workflow with label `workflows.argoproj.io/completed: "true"` as over. The API of Workflows has no status subresource.
 
 use jiff::Timestamp;
 use roadstead_api::constants::annotations;
@@ -24,7 +24,7 @@ const SHUTDOWN: [&str; 2] = ["spec", "shutdown"];
 /// Where the controller notes which artifacts it has deleted.
 const ARTIFACTS: [&str; 2] = ["status", "artifactGCStatus"];
 
-/// Its copy.
+/// The copy of a Workflow for a worker.
 pub(super) fn copy(kind: &dyn JobKind, local: Member<'_>, identity: &RemoteIdentity<'_>) -> Value {
     let data = &*before_start(local);
     let mut copy = skeleton(kind, Member { data, ..local }, identity);
@@ -40,8 +40,8 @@ pub(super) fn copy(kind: &dyn JobKind, local: Member<'_>, identity: &RemoteIdent
     copy
 }
 
-/// Has its artifacts outlive it. Why: the manager deletes the copy as soon as it has ended. The Workflow on the manager still says that
-/// they go with it.
+/// Lets the artifacts outlive the copy. Why: the manager deletes the copy as soon as it has ended. The Workflow on the manager still says
+/// that its artifacts are deleted with it.
 fn keep_artifacts(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -57,7 +57,7 @@ fn keep_artifacts(value: &mut Value) {
     }
 }
 
-/// What a copy lacks that was sent before its user ended the Workflow.
+/// The shutdown that a copy lacks because it was sent before the user ended the Workflow.
 pub(super) fn later(local: Member<'_>, copy: Member<'_>) -> Option<Later> {
     let asked = json::at(local.data, &SHUTDOWN)?;
     let is_over = copy.meta.deletion_timestamp.is_some() || end(copy.data).is_some();
@@ -72,7 +72,7 @@ pub(super) fn later(local: Member<'_>, copy: Member<'_>) -> Option<Later> {
     })
 }
 
-/// Whether it failed at or after its deletion: its pods were deleted first.
+/// Whether a Workflow failed at or after its deletion. Then its pods were deleted first, so the failure says nothing about their work.
 pub(super) fn is_killed(workflow: Member<'_>) -> bool {
     let failed = end(workflow.data).is_some_and(|end| !end.success);
     let at = json::text(workflow.data, &FINISHED_AT).and_then(|text| text.parse::<Timestamp>().ok());
@@ -80,7 +80,7 @@ pub(super) fn is_killed(workflow: Member<'_>) -> bool {
     failed && at.zip(deleted).is_some_and(|(at, deleted)| at >= deleted.0)
 }
 
-/// The write that shows its end; `None` while it has none, or shows one already.
+/// The write that shows the end of the copy on the Workflow; `None` while there is no end, or when an end is shown already.
 pub(super) fn shown(local: Member<'_>, remote: Remote<'_>, now: Timestamp) -> Option<Write> {
     if end(local.data).is_some() {
         return None;
@@ -108,9 +108,10 @@ fn ended_as(local: &Value, copy: &Value) -> Value {
     let mut after = local.clone();
     let status = json::at(copy, &["status"]).cloned();
     json::set(&mut after, &["status"], status.unwrap_or_else(|| json!({})));
-    // Why: it names a row of the worker's database.
+    // Why: this version names a row of the worker's database.
     json::remove(&mut after, &["status", "offloadNodeStatusVersion"]);
-    // Why not of the copy: what goes with the Workflow is still to be deleted, and what went with its end is gone.
+    // Why not the notes of the copy: artifacts that are deleted with the Workflow still exist, and those that were deleted at its end are
+    // gone.
     match json::at(local, &ARTIFACTS) {
         Some(artifacts) => {
             json::set(&mut after, &ARTIFACTS, artifacts.clone());

@@ -15,7 +15,7 @@ use crate::json;
 /// The verdicts that come shortly before the end, while pods still run; and the end of a copy that was killed.
 const VERDICTS: [&str; 3] = ["FailureTarget", "SuccessCriteriaMet", "Failed"];
 
-/// The local job with the status that it shall show. `remote_ended`: the copy has ended by itself.
+/// The local job with the status to show. `remote_ended` says that the copy has ended by itself.
 pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value {
     let mut after = local.clone();
     let status = json::at(remote, &["status"]).cloned();
@@ -28,7 +28,7 @@ pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value 
     after
 }
 
-/// Leaves out verdicts. Why: a verdict can never be taken back, and this run may still get lost and be followed by one with another end.
+/// Leaves out verdicts. Why: a verdict cannot be taken back, but this run may still be lost, and the next run may end differently.
 fn hold_verdicts_back(after: &mut Value) {
     let conditions = json::list(after, &["status", "conditions"]);
     let is_verdict =
@@ -42,7 +42,7 @@ fn hold_verdicts_back(after: &mut Value) {
 /// Keeps counters from falling: pods that ended in an earlier run stay counted.
 fn keep_counters(local: &Value, after: &mut Value) {
     let of_spec = |field| json::int(local, &["spec", field]);
-    // Why: such a job may be made smaller, and the API server accepts that.
+    // Why `succeeded` may fall in an elastic job: such a job may be made smaller, and the API server accepts the lower counter.
     let is_elastic = is_indexed(local) && of_spec("completions") == of_spec("parallelism");
     for field in ["failed", "succeeded"] {
         let had = status_count(local, field);
@@ -52,8 +52,8 @@ fn keep_counters(local: &Value, after: &mut Value) {
     }
 }
 
-/// Keeps the start time of a job that runs, unless the status also says that it goes on after a pause. A job does not end before it starts,
-/// whatever the clocks of two workers say.
+/// Keeps the start time of a running job, unless the status also says that the job goes on after a pause. The end is never before the
+/// start, even if the clocks of two workers differ.
 fn keep_start(local: &Value, after: &mut Value) {
     let is_paused = |job: &Value, truth| {
         condition(job, "Suspended").and_then(|c| json::text(c, &["status"])) == Some(truth)

@@ -15,7 +15,7 @@ pub struct DefaultFacts<'a> {
     pub namespace: Namespace,
     /// Whether a queue of the namespace leads to a `ClusterQueue` with a check of the `MultiKueue` controller.
     pub uses_multikueue: &'a dyn Fn(&str) -> bool,
-    /// The group of a pod that an object of another kind makes.
+    /// The group of the pod, if an object of another kind made the pod.
     pub mark: Option<&'a Mark>,
 }
 

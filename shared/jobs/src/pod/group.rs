@@ -129,7 +129,7 @@ fn has_parent(members: Members<'_>) -> bool {
         .is_some_and(|parent| !parent.is_empty())
 }
 
-/// The members that count, those that stay first.
+/// The members that count; those that are to stay come first.
 fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
     let all = members.all().iter().copied();
     let mut runnable: Vec<Member<'a>> = all.filter(|pod| is_runnable(*pod)).collect();
@@ -137,7 +137,7 @@ fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
     runnable
 }
 
-/// The order in which surplus pods are removed: the smaller one stays. *Source*: `spec/jobs.md 12.6`.
+/// The order of the pods of a role. Surplus pods are removed from its end. *Source*: `spec/jobs.md 12.6`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Precedence<'a> {
     released: bool,
@@ -177,11 +177,11 @@ pub(super) fn tend(
     }
 }
 
-/// The state of the members; of the held ones only those that are `counted` wait for their start.
+/// The state of the members. Of the held members only those that are `counted` wait for their start.
 fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
     let all = members.all();
     let is_bound = |pod: Member<'_>| json::text(pod.data, &["spec", "nodeName"]).is_some();
-    // Why also one on a node: a virtual node shows no end of a pod whose copy was deleted.
+    // Why also a pod that has left its node: a virtual node shows no end of a pod whose copy was deleted.
     let is_off = |pod: Member<'_>| !is_bound(pod) || (has_left_node(pod) && !is_over(pod));
     let gone = |pod: &Member<'_>| pod.meta.deletion_timestamp.is_some() && is_off(*pod);
     if all.iter().all(gone) {
@@ -209,7 +209,7 @@ fn before_workload(members: Members<'_>) -> Tending {
         stand: stand(members, |_| true),
         ..Tending::default()
     };
-    // Why also one that has ended and is being deleted: no Workload will count it, so only our finalizer keeps it.
+    // Why also a member that has ended and is being deleted: no Workload will count it, so only our finalizer keeps it.
     let is_going = |pod: Member<'_>| is_over(pod) && pod.meta.deletion_timestamp.is_some();
     let inactive = { members.all().iter() }.filter(|pod| !is_runnable(**pod) || is_going(**pod));
     tending.writes.extend(inactive.filter_map(|pod| release(*pod)));
@@ -304,10 +304,10 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksFo
         counted.contains(pod.meta.uid.as_deref().unwrap_or_default())
     });
     let has_parent = has_parent(members);
-    // Why: an object that got another size has a Workload of the old size.
+    // Why: the Workload of an object whose size was changed still has the old size.
     let is_of_size = !has_parent || total(members.first()) == Some(wanted_by_all);
     tending.fits = !tending.kept.is_empty() && is_of_size;
-    // Why not each: the parent may make some pods only when others are ready.
+    // Why at most one is reported missing: the parent may make some pods only when others are ready.
     tending.missing = Some(if has_parent { u32::from(!any_runs) } else { missing });
     tending
 }

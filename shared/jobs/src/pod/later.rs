@@ -1,8 +1,8 @@
-//! What a pod gets after it was sent: labels and annotations that its creator adds or changes, and gates of other owners that are
-//! removed. The copy gets them too.
+//! Later changes of a pod whose copy was sent: labels and annotations that its creator adds or changes, and gates of other owners that are
+//! removed. The copy gets these changes too.
 //!
-//! Invariant: a key of Roadstead or of the queue belongs to the cluster that set it. A label or annotation that is removed here stays on
-//! the copy. A gate that only the worker has set stays there.
+//! Invariant: a key of Roadstead or of the queue belongs to the cluster that set it. A label or annotation that is removed on the manager
+//! stays on the copy. A gate that only the worker has set stays on the copy.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 

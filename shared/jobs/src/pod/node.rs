@@ -1,7 +1,7 @@
 //! The virtual node on which a pod shows in which cluster it runs.
 //!
-//! Invariant: a pod is let go here only to be put on that node: it names it, selects it and tolerates its taint, so no scheduler of
-//! this cluster can put it anywhere else.
+//! Invariant: the gates of a pod are removed in this cluster only to bind it to that node. The pod names the node, selects it and tolerates
+//! its taint, so no scheduler of this cluster can put the pod anywhere else.
 //!
 //! *Source*: `spec/jobs.md 12.9`.
 
@@ -25,7 +25,7 @@ pub(super) fn is_shown(pod: Member<'_>) -> bool {
     !has_gate(pod, gates::ADMISSION) && named.is_some_and(|named| bound.is_none_or(|bound| bound == named))
 }
 
-/// What puts pods on this node whose copies have been scheduled: first each is let go, then it is bound.
+/// The next writes that put each pod whose copy was scheduled on this node: first its gates are removed, then it is bound.
 pub(super) fn settle(local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
     let copy_of = |pod: &Member<'_>| {
         let copies = copies.all().iter();
@@ -72,7 +72,7 @@ fn let_go(pod: Member<'_>, node: &str) -> Option<Write> {
     }
     let mut tolerations = json::list(pod.data, &TOLERATIONS).to_vec();
     for key in OF_HEALTH {
-        // Why those that are there too: the shortest time counts.
+        // Why existing tolerations lose their time limit: of several, the shortest time counts.
         for one in &mut tolerations {
             if json::text(one, &["key"]) == Some(key) {
                 json::remove(one, &["tolerationSeconds"]);

@@ -1,7 +1,7 @@
 //! Pods in another cluster: the copies to create there, and the status of a local pod from its copy.
 //!
-//! Invariant: a pod that was sent stays held here, and shows the status of its copy. While its copy is not scheduled it shows that it is
-//! held, so that no autoscaler of this cluster makes room for it.
+//! Invariant: a pod that was sent stays held in this cluster, and shows the status of its copy. While the copy is not scheduled the pod
+//! shows that it is held, so that no autoscaler of this cluster makes room for it.
 //!
 //! *Source*: `spec/jobs.md 12.9`, `spec/multikueue.md 5.2`.
 
@@ -23,11 +23,11 @@ use crate::remote::skeleton;
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
 
-/// On a copy: UID of its pod.
+/// Path of the annotation of a copy that holds the UID of its pod.
 const OF_UID: [&str; 3] = ["metadata", "annotations", annotations::MULTIKUEUE_ORIGIN_UID];
 
-/// Whether a copy was made for this pod. Why that is asked: a `StatefulSet` makes its pods anew under the same names. A copy without a UID
-/// is of an earlier version.
+/// Whether a copy was made for this pod. Why the UID is compared: a `StatefulSet` makes its pods anew under the same names. A copy without
+/// a UID counts, because it is of an earlier version.
 pub(super) fn is_twin(pod: Member<'_>, copy: Member<'_>) -> bool {
     let of = annotation(copy.meta, annotations::MULTIKUEUE_ORIGIN_UID);
     of.is_none_or(|of| pod.meta.uid.as_deref() == Some(of))
@@ -46,7 +46,7 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
     all.filter(|pod| may_be_sent(**pod)).map(copy).collect()
 }
 
-/// Why not what is shown on a node: it has run, and cannot be held again.
+/// Whether a pod may be sent. Why not a pod on a virtual node: it has run, and cannot be held again.
 fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
@@ -60,8 +60,8 @@ pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
         .filter(|(name, pod)| may_be_sent(**pod) && !there.contains_key(*name))
         .map(|(name, _)| (*name).to_owned())
         .collect();
-    // Why not an ended copy: it counts for the end of its group. Why one of an earlier pod of its name: no copy of the present one can be
-    // created beside it.
+    // Why not an ended copy: it counts for the end of its group. Why the copy of an earlier pod of the same name: it blocks the name for a
+    // copy of the present pod.
     let is_stray = |name: &str, copy: Member<'_>| match here.get(name) {
         Some(pod) if pod.meta.deletion_timestamp.is_none() => !is_twin(*pod, copy),
         Some(_) | None => !is_over(copy) || copy.meta.deletion_timestamp.is_some(),

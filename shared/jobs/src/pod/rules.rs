@@ -41,7 +41,7 @@ pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
 
 /// Makes a pod a member of its group.
 ///
-/// Unlike the anchor, which writes this on each pod after its creation: it is known when the pod is created.
+/// Unlike the anchor, which writes this on each pod after its creation: the group is known when the pod is created.
 fn group(pod: &mut MemberMut<'_>, mark: &Mark) {
     let all = pod.meta.labels.get_or_insert_default();
     all.insert(labels::MANAGED.to_owned(), labels::TRUE.to_owned());

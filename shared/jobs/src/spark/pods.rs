@@ -22,7 +22,7 @@ const OVERHEAD_MIN_MIB: u64 = 384;
 const OVERHEAD_OF_JVM: u64 = 100;
 /// Memory outside the heap for programs that run beside a Java machine, in thousandths of the heap.
 const OVERHEAD_OF_OTHERS: u64 = 400;
-/// The number of decimal places of a factor that count.
+/// The number of decimal places of a factor that are read; further ones are ignored.
 const FACTOR_DIGITS: usize = 3;
 
 /// Fields of a role that a start may change, with their places in a template.

@@ -6,9 +6,9 @@ use super::WATCH_SECS;
 
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It may go on from this version.
+    /// The next watch may resume from this version.
     At(String),
-    /// It stayed open but was silent after this version for longer than an API server ever is.
+    /// The watch stayed open after this version, but was silent for longer than a working API server ever is.
     Silent(String),
     /// Everything must be listed again.
     Lost,
@@ -24,7 +24,7 @@ pub(super) enum Last {
     Unchecked,
     /// A watch that said nothing for too long.
     Silent,
-    /// A watch that ended early, an error, or another run.
+    /// A watch that ended early, an error, or an earlier run of the cache.
     Cut,
 }
 

@@ -35,7 +35,8 @@ impl Health {
         matches!(self, Self::Live | Self::NotServed)
     }
 
-    /// The health of a cache after a failed list or watch: with a kind to ask for, "not found" may mean that it is not served.
+    /// The health of a cache after a failed list or watch. With a `kind`, the discovery is asked after a "not found", because
+    /// the API server may not serve the kind.
     pub(super) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Self {
         let failing = |error: &kube::Error| Self::Failing(write::describe(error));
         let (Some(kind), kube::Error::Api(status)) = (kind, error) else {

@@ -23,8 +23,8 @@ impl Past {
         Self { shown, held }
     }
 
-    /// Compares it with everything stored at version `at`, requested after `self` was taken. `None`: the storage was restored
-    /// from a backup. Otherwise the objects that are not stored any more.
+    /// Compares the cache with everything stored at version `at`, which was requested after `self` was taken. Returns the
+    /// cached objects that are not stored any more; `None` when the storage was restored from a backup.
     pub(super) fn compare(mut self, stored: &[(Key, Print)], at: Option<u64>) -> Option<Missing> {
         let Some(at) = at else {
             return Some(Missing::default());
@@ -38,7 +38,8 @@ impl Past {
             let goes_on = match (before, stored.version) {
                 // Why the UID too: a restored storage gives the same versions again, perhaps to a new object of the same name.
                 (Some(Some(before)), Some(now)) if before == now => held.is_some_and(|held| held == *stored),
-                // Why: a stored version up to `shown` that differs from the cached one was never shown to us.
+                // Why: every version up to `shown` was shown to us, so a stored one that differs from the cached one is of
+                // another history.
                 (Some(Some(before)), Some(now)) => now > before.max(self.shown),
                 (None, Some(now)) => now > self.shown,
                 (Some(None), _) | (_, None) => true,
@@ -63,8 +64,8 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Whether a watch at `version` has passed over a missing object without telling of its deletion. Then the storage was
-    /// restored to before that object. `cached` is the cached version of that name now.
+    /// Whether a watch that has reached `version` has passed a missing object without reporting its deletion. Then the storage
+    /// was restored to a state from before that object. `cached` gives the version that is cached now under a name.
     pub(super) fn is_never_told(&mut self, version: &str, cached: impl Fn(&Key) -> Option<u64>) -> bool {
         if self.objects.is_empty() || version.parse().is_ok_and(|version: u64| version < self.at) {
             return false;

@@ -35,8 +35,8 @@ where
     /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has forgotten it
     /// (410). `labels` restricts the cached objects.
     ///
-    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from which a worker
-    /// counts as connected, and it uses bookmarks as heartbeats.
+    /// Why an own loop instead of kube's watcher: this loop knows when the watch is open again, which is the moment from which
+    /// a worker counts as connected. It also uses bookmarks as heartbeats.
     pub fn run(
         self: Arc<Self>,
         api: Api<K>,
@@ -92,7 +92,7 @@ where
                 if !matches!(last, Last::Full) {
                     checked = Instant::now();
                 }
-                // Why read again: a watch that was open meanwhile has stored its version.
+                // Why read in each turn: the watch of the turn before has stored its last version.
                 let version = { self.version.lock() }
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone()

@@ -1,8 +1,8 @@
 //! The word that the user probably meant.
 
-/// A word that differs in more than this part of its length is another word.
+/// A candidate is similar if at most one in this many of its letters differs.
 const LENGTH_PART: usize = 3;
-/// This many wrong letters are accepted in short words too.
+/// This many differing letters are accepted in short words too.
 const SLIP_MIN: usize = 2;
 
 /// The candidate most similar to the written word, if one is similar. Case does not count; of equals the first wins.
@@ -27,7 +27,7 @@ pub(super) fn with_hint(message: String) -> String {
         .filter(|_| unknown)
         .and_then(|written| nearest(written, words));
     match near {
-        // Why only with several: a single one is in the message already.
+        // Why only with `one of`, which is three known words or more: a message with fewer is short enough to need no hint.
         Some(near) if message.contains("one of") => format!("{message}; did you mean `{near}`?"),
         Some(_) | None => message,
     }

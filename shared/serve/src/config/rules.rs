@@ -204,7 +204,7 @@ fn pods_ready(config: &Config, findings: &mut Findings) {
         return;
     };
     not_negative("waitForPodsReady.timeout", wait.timeout, findings);
-    // Why: an absent recoveryTimeout equals timeout; one problem is enough then.
+    // Why: an absent recoveryTimeout equals timeout, and would repeat the problem of timeout.
     if wait.recovery_timeout != wait.timeout {
         not_negative(
             "waitForPodsReady.recoveryTimeout",
@@ -371,7 +371,7 @@ fn roadstead(config: &Config, findings: &mut Findings) {
             );
         }
     }
-    // Why not for the default: it is the namespace of the process, which has a problem of its own above.
+    // Why not if it equals `namespace`, its default: `namespaces` reports a wrong `namespace`.
     let lease_namespace = &roadstead.multi_kueue.lease_namespace;
     if !is_dns_label(lease_namespace) && *lease_namespace != config.namespace {
         findings.add("multiKueue.leaseNamespace", "must be the name of a namespace");

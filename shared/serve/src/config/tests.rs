@@ -58,7 +58,7 @@ fn two_documents_in_either_order_become_one_config() {
     assert!(read(&ours).unwrap().roadstead.admission_paused);
 }
 
-/// The file that a workflow engine's documentation gives to users who queue its pods.
+/// The file is that of a workflow engine's documentation, for users who queue the pods of workflows.
 #[test]
 fn a_v1beta1_file_for_workflow_pods_is_read() {
     let text = format!(

@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for AnyContent {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
-        // Why: JSON has no infinity; as text the key's own type check refuses it.
+        // Why: JSON has no infinity or NaN. Such a number is kept as text, which the type of the key refuses.
         let number = Number::from_f64(value).map(Value::Number);
         Ok(Content::Scalar(
             number.unwrap_or_else(|| value.to_string().into()),

@@ -28,7 +28,7 @@ impl<K: Ord, V: Clone> Kept<K, V> {
         if all.len() >= KEPT_MAX {
             all.retain(|_, (since, _)| since.elapsed() < KEPT_MAX_AGE);
         }
-        // Why no other answer is dropped for it: a client that floods us with new names must not push out the names in use.
+        // Why a new answer is not kept when the map is full: a client that sends many new names must not push out the names in use.
         if all.len() < KEPT_MAX || all.contains_key(&key) {
             all.insert(key, (Instant::now(), value));
         }

@@ -18,7 +18,7 @@ pub enum Format {
 const FULL_QUALITY: u32 = 1_000;
 
 impl Format {
-    /// The format that the client prefers. Without an accepted format it is the text format.
+    /// The format that the client prefers; the text format if it accepts neither.
     pub(super) fn asked(headers: &HeaderMap) -> Self {
         let wishes = headers.get_all(header::ACCEPT).iter();
         let wishes = wishes.filter_map(|value| value.to_str().ok());

@@ -68,8 +68,8 @@ impl Bundle {
         ])
     }
 
-    /// The authorities in PEM, for the `caBundle` of webhook configurations. After a change of authority it holds both until the
-    /// old one ends.
+    /// The authorities in PEM, for the `caBundle` of webhook configurations. After a change of authority it holds both until the old one
+    /// expires.
     pub fn ca_bundle(&self) -> String {
         pem(&self.authorities)
     }

@@ -132,7 +132,7 @@ fn suite_name(suite: &SupportedCipherSuite) -> &'static str {
     suite.suite().as_str().unwrap_or("unnamed")
 }
 
-/// Go has older names without the hash for two suites.
+/// The full name of a suite. Why: for two suites, Go also has an older name without the hash.
 fn canonical(name: &str) -> &str {
     match name {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -141,7 +141,7 @@ fn canonical(name: &str) -> &str {
     }
 }
 
-/// Go name, number, and the group here; `None` where Go has a group that is not available here.
+/// The curves that Go knows: name, number, and group of our TLS library; `None` if the library lacks it.
 const CURVES: &[(&str, &str, Option<NamedGroup>)] = &[
     ("X25519", "29", Some(NamedGroup::X25519)),
     ("CurveP256", "23", Some(NamedGroup::secp256r1)),
@@ -161,7 +161,7 @@ pub fn curve_known(written: &str) -> bool {
     curve(written).is_some()
 }
 
-/// Whether this curve is available here; a known one that is not is ignored.
+/// Whether our TLS library has this curve. A curve that Go knows but the library lacks is accepted and ignored.
 pub fn curve_usable(written: &str) -> bool {
     curve(written).is_some_and(|(_, _, group)| group.is_some())
 }

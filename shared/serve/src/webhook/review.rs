@@ -96,7 +96,7 @@ pub fn patched(
     difference(request, &before, &after)
 }
 
-/// Allowed, with the patch that turns one object of the request into the other.
+/// Allows the request, with the JSON patch that turns `before` into `after`.
 pub fn changed(
     request: &AdmissionRequest<DynamicObject>,
     before: &DynamicObject,

@@ -257,7 +257,7 @@ async fn a_panicking_handler_refuses_its_own_request_only() {
     server.end().await;
 }
 
-/// The data of the preparation is there when the handler is called, however large the review.
+/// The handler is called only after its preparation has ended, for small and for large reviews.
 #[tokio::test]
 async fn the_handler_is_asked_when_its_preparation_has_ended() {
     let brought = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -430,7 +430,7 @@ async fn an_answer_that_could_not_be_matched_is_refused() {
     server.end().await;
 }
 
-/// The API server converts a whole list at once.
+/// Why: the API server sends all objects of a list in one conversion review.
 #[tokio::test]
 async fn a_conversion_of_a_long_list_may_be_larger_than_an_admission() {
     let server = Server::start(webhooks()).await;

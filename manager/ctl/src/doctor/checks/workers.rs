@@ -11,7 +11,7 @@ use super::{
 };
 use crate::doctor::facts::{Facts, Unread};
 
-/// A credential must have been renewed before its last so many seconds.
+/// How many seconds before its end a credential must have been renewed.
 const RENEW_SECS: i64 = 300;
 
 pub(super) const WORKERS: Group = Group {

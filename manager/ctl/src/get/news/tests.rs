@@ -45,10 +45,10 @@ fn a_watch_shows_the_list_and_then_only_what_changes_in_it() {
             Event::InitApply(cluster("east", "True", 1)),
             Event::InitApply(cluster("west", "True", 2)),
             Event::InitDone,
-            // Nothing that is shown.
+            // A change that no column shows.
             Event::Apply(cluster("east", "True", 3)),
             Event::Apply(cluster("east", "False", 4)),
-            // Begun anew: west went meanwhile, east is as it was.
+            // The watch restarts: west was deleted meanwhile, east is unchanged.
             Event::Init,
             Event::InitApply(cluster("east", "False", 4)),
             Event::InitDone,

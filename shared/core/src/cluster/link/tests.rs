@@ -444,7 +444,7 @@ fn timed(event: Event<'static>, second: u32) -> Event<'static> {
     }
 }
 
-/// What the rows of all events so far add up to.
+/// The state that follows from the rows of all events so far.
 #[derive(Debug)]
 struct Sum {
     lost_since: Option<Timestamp>,

@@ -9,7 +9,7 @@ fn failed() -> RemoteWorkload {
     }
 }
 
-/// Chosen on `a`, where it failed; it is to be tried elsewhere up to `limit` times.
+/// The job was sent to `a` and failed there; it is tried elsewhere up to `limit` times.
 fn failed_on_a(limit: usize) -> Case {
     let mut case = Case::won().remote("a", reachable(Some(failed()), Some(ENDED)));
     case.elsewhere.limit = limit;
@@ -65,7 +65,7 @@ fn an_end_is_shown_only_when_it_is_known_whether_it_is_one() {
     assert_eq!(running.plan().mirrors(), Some("a"));
 }
 
-/// A process that died after it had written the number and before the status.
+/// The manager died after it had written the number of the next dispatch and before it wrote the status.
 ///
 /// Spec: safety 1 I11
 #[test]

@@ -8,7 +8,7 @@ fn old(workload: RemoteWorkload) -> RemoteWorkload {
     RemoteWorkload { epoch: 1, ..workload }
 }
 
-/// The second dispatch, decided and written for `a`.
+/// The second dispatch: worker `a` is chosen and stored.
 fn second() -> Case {
     let mut case = Case::won();
     case.epoch = 2;
@@ -108,7 +108,7 @@ fn a_number_that_another_worker_made_up_ends_no_run_and_is_passed_when_the_run_i
     let mut away = case.clone().remote("a", away(99));
     assert_eq!(away.plan().epoch, 1, "it may go on there");
 
-    // It is gone from `b`, and the run is taken off.
+    // The copy is gone from `b`, and the run on `a` is evicted.
     away = Case::won().condition("Evicted", "x");
     (away.highest, away.check().phase) = (1_000, CheckPhase::Pending);
     assert_eq!(away.plan().epoch, 1, "its end still counts");

@@ -1,4 +1,4 @@
-//! A kind of jobs that a cluster does not serve, or whose jobs cannot be read there.
+//! A cluster that does not serve the kind of the job, or whose jobs of that kind cannot be read.
 
 use super::*;
 use crate::kind::KindState;
@@ -68,7 +68,7 @@ fn where_no_cluster_serves_the_kind_one_reason_says_which_and_what_to_do() {
     );
 }
 
-/// A copy that was offered there before the kind went is removed.
+/// A copy that was sent to a cluster before the cluster lost the kind is removed.
 ///
 /// Spec: safety F26
 #[test]
@@ -83,7 +83,7 @@ fn a_copy_on_a_cluster_that_no_longer_serves_the_kind_is_removed_before_the_choi
     );
 }
 
-/// Its API server says that the kind is gone, so its jobs are gone too.
+/// The worker's API server says that the kind is gone, so the jobs of that kind are gone too.
 ///
 /// Spec: safety F26
 #[test]
@@ -102,7 +102,8 @@ fn a_job_whose_kind_goes_from_the_worker_that_holds_it_is_sent_elsewhere() {
     assert_eq!(case.plan().on("a"), [RemoteAction::CreateJob]);
 }
 
-/// No answer is no absence: a run is neither given up nor collected, however long it lasts, and whatever the policy.
+/// A cluster that cannot be read is not an empty cluster: a run there is neither given up nor collected, however long that lasts, and
+/// whatever the policy.
 ///
 /// Spec: safety F26, I1, I2
 #[test]

@@ -1,4 +1,4 @@
-//! What remains on workers of Workloads that are gone or have ended; and what a restart or a deleted config leaves alone.
+//! Objects that remain on workers when their Workload is gone or has ended, and objects that a restart or a deleted config leaves alone.
 
 use super::RemoteAction::{CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
 use super::*;
@@ -8,7 +8,7 @@ use crate::lease::{Grant, Moment, Terms};
 /// All our objects on a worker, in the order in which they go.
 const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
 
-/// Collection only asks for this decision; the missing local Workload makes it.
+/// Garbage collection only asks for this decision; the missing local Workload makes it.
 ///
 /// Spec: multikueue 6, 11.80, 11.81, 11.82
 #[test]
@@ -40,7 +40,7 @@ fn what_is_ours_goes_when_its_workload_is_gone_and_nothing_else_does() {
     assert_eq!(on_a(there, Local::Present), []);
 }
 
-/// Unlike the anchor: no timer is needed, because every Workload that concerns a worker is looked at when it is back.
+/// Unlike the anchor: no timer is needed, because every Workload with objects on a worker is looked at when the worker is back.
 ///
 /// Spec: multikueue 3.3 R2, 11.66, 11.67, 10.F26
 #[test]
@@ -56,7 +56,7 @@ fn what_a_worker_that_was_away_holds_of_an_ended_workload_goes_when_it_is_back()
     assert_eq!(back.on("b"), &ALL_GONE[1..]);
 }
 
-/// The user deleted the job and made it again under its name; the pods of the first one still end.
+/// The user deleted the job and created it again under the same name; the pods of the first job still end.
 ///
 /// Spec: safety 1 I1, I7; multikueue 3.9
 #[test]
@@ -152,7 +152,7 @@ fn without_its_config_what_runs_goes_on_and_what_waits_is_offered_nowhere() {
     assert_eq!(back.on("a"), [CreateWorkload]);
 }
 
-/// The answer to its deletion is under way, and the trouble of the cluster is over.
+/// The answer to the copy's deletion is still under way, and the cluster has recovered from its failure.
 ///
 /// Spec: multikueue 3.3 R6
 #[test]

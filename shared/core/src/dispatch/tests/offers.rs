@@ -80,7 +80,7 @@ fn who_is_away_or_has_failed_takes_no_place_in_a_round() {
     );
     assert_eq!(case.plan().nominated(), ["b", "a"]);
 
-    // All that were asked failed: the others are asked at once.
+    // Every asked cluster failed, so the others are asked at once.
     let mut case = incremental().nominated(&["c"]);
     case.failures.insert(
         "c".into(),
@@ -102,7 +102,7 @@ fn after_a_restart_the_round_counts_as_begun_now() {
     assert_eq!((plan.nominated(), plan.round), (vec!["d", "c"], Some(at(100))));
 }
 
-/// The begin is remembered only when the status is stored.
+/// The begin of a round is remembered only when the status is stored.
 ///
 /// Spec: multikueue 11.52
 #[test]
@@ -181,7 +181,7 @@ fn a_copy_follows_the_list_of_an_external_dispatcher() {
     assert_eq!(moved.on("b"), [CreateWorkload]);
 }
 
-/// Unlike the anchor, where it is an error that is tried again and again.
+/// Unlike the anchor: there a named cluster that is cut off is an error, retried again and again.
 ///
 /// Spec: multikueue 4.2, 11.54
 #[test]
@@ -195,7 +195,7 @@ fn a_cluster_that_an_external_dispatcher_names_is_waited_for_while_it_is_away() 
     assert_eq!(back.on("b"), [CreateWorkload]);
 }
 
-/// Pods that are to run in one cluster would be taken by different ones if all were offered at once.
+/// Why: if all were offered at once, different clusters could take pods that must run in one cluster.
 ///
 /// Spec: jobs 9.11, 9.13
 #[test]

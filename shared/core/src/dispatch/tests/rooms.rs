@@ -238,7 +238,7 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
     cordon(&mut seeking, Cordon::Closed);
     let plan = seeking.plan();
     assert_eq!((plan.cluster(), plan.nominated()), (None, vec!["b"]));
-    // Its choice may be on the way.
+    // Another pass may be storing the choice of `a` just now.
     assert!(plan.on("a").is_empty());
     let mut stored = seeking.clone();
     stored.status = plan.status;

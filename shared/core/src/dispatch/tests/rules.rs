@@ -90,8 +90,8 @@ fn a_cluster_that_is_new_in_the_config_is_offered_what_waits() {
     assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
 }
 
-/// Each worker's queue plans for itself, and may have seen another admission than the pass that chooses: it would delete the copy
-/// that is about to be chosen.
+/// The manager plans for each worker in a separate queue, which may not have seen the admission that the choosing pass saw. Such a queue
+/// would delete the copy that is being chosen.
 ///
 /// Spec: multikueue 11.31; safety 3 (the decision comes before the job); provisioning 15.53
 #[test]

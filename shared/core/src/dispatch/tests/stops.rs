@@ -1,9 +1,9 @@
-//! Evictions on the manager: a run is stopped, and a job that has ended has ended.
+//! Evictions on the manager: a run is stopped, and a job that has ended is not run again.
 
 use super::RemoteAction::{CreateWorkload, RequestStop};
 use super::*;
 
-/// Evicted on the manager while it ran on a cluster that only the stored status still names.
+/// Evicted on the manager while it ran on `a`; only the stored status still names that cluster.
 fn evicted(why: &str) -> Case {
     let won = Case::won();
     let mut case = won.clone().condition("Evicted", why);
@@ -13,7 +13,7 @@ fn evicted(why: &str) -> Case {
     case
 }
 
-/// A copy that its worker has stopped as it was asked to.
+/// A copy that its worker has stopped at the manager's request.
 fn stopped() -> RemoteWorkload {
     RemoteWorkload {
         active: false,
@@ -50,7 +50,7 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
-/// Most kinds count no pods that are being ended, so such a copy never looks as if it had none.
+/// Most kinds do not count pods that are being ended, so such a copy never looks as if it had no pods.
 ///
 /// Spec: safety 1 I1; multikueue 3.8
 #[test]
@@ -79,7 +79,7 @@ fn a_stopped_copy_that_does_not_count_its_last_pods_goes_after_them() {
     assert_eq!(plan.cluster(), None);
 }
 
-/// The user deleted the Workload and not the job. The copy goes when its run is over, and not before that is known.
+/// The user deleted the Workload and not the job. The copy goes once its run is known to be over.
 ///
 /// Spec: multikueue 3.9, jobs 5.1 row 11; safety 1 I1
 #[test]
@@ -136,7 +136,7 @@ fn a_job_that_is_already_going_is_let_go_once() {
     assert_eq!(plan.on("a"), [RemoteAction::DeleteJob]);
 }
 
-/// Its worker preempted it and deleted its pods, which keep the finalizer of the worker's engine as long as the Workload is there.
+/// The worker preempted the copy and deleted its pods, which keep the finalizer of the worker's engine as long as the Workload exists.
 ///
 /// Spec: jobs 12.8
 #[test]
@@ -219,7 +219,7 @@ fn an_end_that_stands_only_on_the_worker_is_shown_before_its_job_goes() {
     }
 }
 
-/// Its quota is held until it cannot run any more, and its worker would start it again.
+/// The manager holds the quota until the copy cannot run any more, and the worker would start the copy again.
 ///
 /// Spec: safety I4; multikueue 13.B2
 #[test]

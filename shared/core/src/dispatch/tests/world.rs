@@ -46,7 +46,7 @@ enum Op {
     Reserve,
     Unlist(usize),
     DeleteHere,
-    /// The user deletes the Workload, not its job: the Workload is made anew when it is gone.
+    /// The user deletes the Workload, not its job: a new Workload is created once the old one is gone.
     DeleteWorkloadHere,
 }
 

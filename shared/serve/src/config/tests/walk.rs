@@ -129,7 +129,7 @@ fn file(version: &str, path: &str, json: &str) -> String {
     for key in path.rsplit('.') {
         value = Value::Object(Map::from_iter([(key.to_owned(), value)]));
     }
-    // Other keys that this key needs.
+    // Some keys are only valid together with another key.
     if path.starts_with("multiKueue.incremental") {
         value["multiKueue"]["dispatcherName"] = json!("kueue.x-k8s.io/multikueue-dispatcher-incremental");
     }
@@ -267,7 +267,7 @@ fn every_gate_of_the_paper_is_known_with_its_default_and_no_other() {
     );
 }
 
-/// The file that a workflow engine's documentation gives, if the papers are beside the project.
+/// The file is that of a workflow engine's documentation. Limit: without the folder of papers beside the project, the test checks nothing.
 #[test]
 fn the_example_of_the_papers_is_read() {
     let seed =

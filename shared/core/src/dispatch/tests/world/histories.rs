@@ -88,7 +88,7 @@ fn round(site: usize) -> Vec<Op> {
     ]
 }
 
-/// The steps of a new start.
+/// The steps of an eviction and a new reservation.
 fn restart() -> Vec<Op> {
     vec![Op::EvictHere, Op::Pass(NO_CRASH), Op::ReleaseQuota, Op::Reserve]
 }
@@ -112,7 +112,7 @@ proptest! {
         let lost = if fence { LostPolicy::Fence } else { LostPolicy::Wait };
         let mut world = World::new(lost, DISPATCHERS[dispatcher]);
         for op in ops {
-            // A worker whose storage is restored runs what ran then, whatever the manager does.
+            // A worker whose storage is restored runs the jobs of that time again, and the manager cannot prevent that.
             if !matches!(op, Op::Rewind(_)) {
                 world.step(op);
             }
