@@ -89,7 +89,7 @@ impl Script {
         })
     }
 
-    /// Whether the job ended in its cluster while the link was cut, and the manager did not know before it was healed.
+    /// Whether the job ended in its cluster while the link was cut, and the manager did not show that before the link was healed.
     pub(super) fn ended_unseen(&self) -> bool {
         let (Some(cut), Some(mended), Some(ended)) = (self.cut, self.mended, self.ended) else {
             return false;
@@ -97,7 +97,7 @@ impl Script {
         ended >= cut && ended <= mended && self.known.is_none_or(|known| known >= mended)
     }
 
-    /// The time from healing until the manager knew.
+    /// The time from healing until the manager showed the end of the job.
     pub(super) fn seen_after(&self) -> Option<Duration> {
         Some(self.known?.saturating_duration_since(self.mended?))
     }

@@ -17,7 +17,7 @@ pub struct Card {
     pub finished: usize,
     /// Jobs that are larger than every worker, and wait with a reason.
     pub never_fit: usize,
-    /// Why each of those waits.
+    /// The reason that each of the `never_fit` jobs shows.
     pub never_fit_reasons: Vec<String>,
     /// Jobs that should have finished and did not.
     pub unfinished: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Card {
     pub orphans: usize,
     /// From the creation of a job on the manager until it may run in a worker, the wait for quota included.
     pub dispatch_ms: Percentiles,
-    /// The same for jobs that did not have to wait for quota or a lost cluster.
+    /// As `dispatch_ms`, only for jobs that did not wait for quota or a lost cluster.
     pub dispatch_idle_ms: Percentiles,
     /// Which API servers: `embedded` or `real`.
     pub control_plane: &'static str,
@@ -36,7 +36,7 @@ pub struct Card {
     /// The accident and its result; absent with `--calm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accident: Option<Accident>,
-    /// What came of the sick node; absent with `--calm`, and beside real API servers.
+    /// Whether the job left the sick node; absent with `--calm`, and with real API servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evacuation: Option<Evacuation>,
     /// Where the pods of the group ran.
@@ -93,12 +93,12 @@ impl PodGroup {
     }
 }
 
-/// From one node to another.
+/// A move from one node to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// The one that was marked.
+    /// The name of the marked node.
     pub from: String,
-    /// The one where it ran next.
+    /// The name of the node where the job ran next.
     pub to: String,
 }
 

@@ -13,18 +13,18 @@ use super::card::Moved;
 use super::script::Planned;
 use super::view::Voice;
 
-/// How long it is seen to run before its node is marked.
+/// How long the `AppWrapper` runs before its node is marked, so that a user sees it run.
 const BEFORE: Duration = Duration::from_secs(1);
-/// How often it is looked where it runs.
+/// Interval of the reads of its pods.
 const LOOK: Duration = Duration::from_millis(100);
 /// Label of the pods of an `AppWrapper`.
 const WRAPPER: &str = "workload.codeflare.dev/appwrapper";
-/// Label of a node with what Autopilot has found, and what it says of one that must be left.
+/// Label of a node with Autopilot's finding, and its value for a node that jobs must leave.
 const HEALTH: &str = "autopilot.ibm.com/gpuhealth";
 const EVICT: &str = "EVICT";
 
-/// Marks the node on which `job` runs in the cluster of `client`, and waits until it runs on another one. It waits as long as it is
-/// polled.
+/// Marks the node on which `job` runs in the cluster of `client`, and waits until `job` runs on another one. *Limits*: none of its
+/// own; the caller must stop polling it.
 ///
 /// *Errors*: the cluster does not answer.
 pub(super) async fn play(client: Client, job: &Planned, voice: &Voice) -> anyhow::Result<Moved> {
@@ -44,7 +44,7 @@ pub(super) async fn play(client: Client, job: &Planned, voice: &Voice) -> anyhow
     Ok(Moved { from, to })
 }
 
-/// The node on which a pod of an `AppWrapper` runs, once there is one of which `counts` says so.
+/// Waits until a pod of an `AppWrapper` runs on a node that `counts` accepts, and returns the name of the node.
 async fn runs_on(pods: &Api<Pod>, wrapper: &str, counts: impl Fn(&str) -> bool) -> anyhow::Result<String> {
     let params = ListParams::default().labels(&format!("{WRAPPER}={wrapper}"));
     loop {

@@ -26,11 +26,11 @@ use crate::observer::{Cluster, Observer};
 use crate::options::Kind;
 use crate::stage::{SYSTEM_NAMESPACE, Stage, apply};
 
-/// Between two submissions.
+/// Pause between two submissions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// How often the run checks what is not reported as a step.
+/// How often the run checks, without a step, that all processes live and whether the link must be cut or healed.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the jobs may take after the last submission, plus more for each job.
+/// Base of the time limit for all jobs after the last submission; each job adds to it.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PATIENCE_PER_JOB: Duration = Duration::from_secs(2);
 /// How long the removal of leftovers in workers may take.
@@ -269,7 +269,7 @@ async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(St
 struct Progress {
     waiting: Option<String>,
     started: bool,
-    /// Whether it waited for quota, or for a cluster that was lost meanwhile.
+    /// Whether the job waited for quota, or waited while a cluster was lost.
     had_to_wait: bool,
     finished: Option<Outcome>,
 }
@@ -278,7 +278,7 @@ struct Progress {
 struct Run {
     jobs: BTreeMap<Subject, (Part, Progress)>,
     accident: Option<Script>,
-    /// Whether the manager has lost a cluster now.
+    /// Whether the manager shows a cluster as lost at present.
     lost: bool,
 }
 

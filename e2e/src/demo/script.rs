@@ -25,8 +25,8 @@ const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDur
 const HIGH: &str = "high";
 const LOW: &str = "low";
 
-/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick,
-/// one is a group of pods.
+/// The number of jobs with a special part: one never fits, one needs a node that only one worker has, one lives through the
+/// accident, one leaves a sick node, one is a group of pods.
 pub(super) const NAMED_JOBS: usize = 5;
 
 /// The expected course of a job.
@@ -314,7 +314,7 @@ fn evacuated() -> Planned {
         requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
         part: Part::Evacuated,
     });
-    // Why so short: people watch.
+    // Why so short: a user waits for the next attempt while watching.
     for object in &mut wrapper.objects {
         object["metadata"]["annotations"] = json!({RETRY_PAUSE: "1s"});
         if let Some(components) = object["spec"]["components"].as_array_mut() {

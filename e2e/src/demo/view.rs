@@ -113,7 +113,7 @@ impl View {
         self.voice.line_at(*at, &format!("{name:<22} {text}"));
     }
 
-    /// Whether an event changes only the numbers of a reason, or only the words about a state that lasts.
+    /// Whether an event repeats the last one but for numbers in its reason, or for other words about the same lasting state.
     fn is_said_already(&mut self, subject: &Subject, event: &Event) -> bool {
         let wording = match event {
             Event::Waiting(reason) => reason.replace(|c: char| c.is_ascii_digit(), ""),

@@ -140,7 +140,7 @@ async fn parallel(room: &Room<'_>) -> anyhow::Result<String> {
     ended_alike(room, "wave", "Succeeded").await
 }
 
-/// A default that one side fills in must not look like a change to the other.
+/// A default value that the worker's cluster fills in must not look like a change of the job to the manager, and vice versa.
 ///
 /// Spec: multikueue 3.3 R5
 async fn rich(room: &Room<'_>) -> anyhow::Result<String> {

@@ -15,9 +15,9 @@ use super::room::{Room, TARGET_ONLY, cluster_name};
 use super::scene::{MANAGER, Scene, condition};
 use crate::conformance::normal::differences;
 
-/// How long the pods of a job run that is watched and then ends.
+/// How long the pods run in scenes that watch a job run and then end.
 ///
-/// Why not shorter: on a busy machine the manager may show seconds later that it runs.
+/// Why not shorter: on a busy machine the manager may show only seconds later that the job runs.
 const WATCHED_SECS: u32 = 20;
 /// Most differences of two statuses that are printed.
 const DIFFERENCES_MAX: usize = 10;

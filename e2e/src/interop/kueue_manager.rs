@@ -61,7 +61,7 @@ async fn registration(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!("registered by a Secret; {}", said.join(", ")))
 }
 
-/// A Kueue manager holds no lease, so the worker must go on however long it hears nothing.
+/// A Kueue manager keeps no lease on its workers, so a Roadstead worker must not stop its jobs, however long the link is cut.
 ///
 /// Spec: safety 3
 async fn cut_for_long(room: &Room<'_>) -> anyhow::Result<String> {

@@ -277,7 +277,7 @@ async fn moved_on(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(warning.clone())
 }
 
-/// The last scene: the worker of Kueue is gone afterwards.
+/// Must be the last scene: it removes the worker of Kueue.
 ///
 /// Spec: multikueue 4.5
 async fn left(room: &Room<'_>) -> anyhow::Result<String> {

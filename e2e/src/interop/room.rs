@@ -97,7 +97,7 @@ impl<'a> Room<'a> {
         Ok(room)
     }
 
-    /// Accepts two runs at once from now on: the worker of one of them is given up.
+    /// Accepts from now on that a job runs in two workers at once, because the manager may start it again while its worker is lost.
     pub(super) fn may_run_twice(&self) {
         self.may_run_twice.set(true);
     }

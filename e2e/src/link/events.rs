@@ -15,7 +15,7 @@ pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
     { query.split('&') }.any(|pair| ["watch=true", "watch=1"].contains(&pair))
 }
 
-/// Whether events follow: the answer to a refused watch is one piece.
+/// Whether the body is a stream of events. The body of a refused watch is a single object.
 pub(super) fn follow<B>(answer: &Response<B>) -> bool {
     answer.status().is_success()
 }

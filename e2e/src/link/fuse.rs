@@ -21,12 +21,12 @@ pub enum Side {
 #[derive(Debug)]
 enum State {
     Lit,
-    /// This request burnt it.
+    /// The fuse has acted on this request (verb and path).
     Burnt(String),
     Out,
 }
 
-/// Counts the requests of all links that it is in, and acts once.
+/// Counts the requests of all links that contain it, and acts once.
 pub struct Fuse {
     call: u32,
     side: Side,
@@ -80,7 +80,7 @@ impl Fuse {
         }
     }
 
-    /// Keeps the fuse from burning from now on.
+    /// Disarms the fuse: it never acts after this.
     pub fn put_out(&self) {
         let mut state = self.state();
         if matches!(*state, State::Lit) {

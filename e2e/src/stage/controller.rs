@@ -172,7 +172,7 @@ const fn app_wrapper() -> Part {
             ]
         },
         environment: &[("NAMESPACE", WRAPPERS)],
-        // Why although they are off: its server reads a certificate all the same.
+        // Why although its webhooks are off: its server still reads a certificate.
         hooks: Some(Hooks {
             namespace: WRAPPERS,
             service: "appwrapper-webhook-service",
@@ -245,8 +245,8 @@ impl Runs {
                             "data": {"metricsConfig": off, "telemetryConfig": off}}),
                     ]
                 },
-                // Why so short: this often the controller looks at one Workflow, and for this long it takes a missing pod for not visible
-                // yet.
+                // Why so short: tests wait for both. The first is the interval at which the controller handles a Workflow again. The
+                // second is how long it treats a missing pod as not visible yet.
                 environment: &[
                     ("LEADER_ELECTION_DISABLE", "true"),
                     ("DEFAULT_REQUEUE_TIME", "1s"),

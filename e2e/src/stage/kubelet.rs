@@ -151,7 +151,7 @@ impl Kubelet {
             .tempdir()
             .map_err(system("creating a directory for the node"))?;
         let at = dir.path();
-        // Why: containers that run as other users read their volumes there.
+        // Why: containers that run as other users must read their volumes in it.
         fs::set_permissions(at, fs::Permissions::from_mode(0o755))
             .map_err(system("opening the directory of the node"))?;
         let socket = at.join("containerd.sock");
@@ -280,11 +280,11 @@ fn kubelet(program: PathBuf, dir: &Path, socket: &Path) -> Result<Guarded, Error
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "address": "127.0.0.1", "port": port, "healthzPort": healthz, "readOnlyPort": 0,
         "podLogsDir": at("logs"),
-        // Why: it listens on loopback only.
+        // Why anonymous: the kubelet listens on loopback only.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": format!("unix://{}", socket.display()),
-        // What a kubelet does with the machine it is on, which is not its own here.
+        // Why: the machine is not the kubelet's own. The kubelet must neither change it nor evict pods because of its state.
         "failCgroupV1": false, "failSwapOn": false, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [], "localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false,
         "evictionHard": {

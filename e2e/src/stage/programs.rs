@@ -72,9 +72,9 @@ pub struct Programs {
 static FOUND: OnceCell<Programs> = OnceCell::const_new();
 
 impl Programs {
-    /// Takes the binaries of `ROADSTEAD_PROGRAMS` if it is set. Otherwise takes the binaries beside this executable, unless one is missing or
-    /// older than its sources. Otherwise builds them with the profile of this executable, so that they match the sources. The first build
-    /// takes minutes.
+    /// Takes the binaries of `ROADSTEAD_PROGRAMS` if it is set. Otherwise takes the binaries beside this executable, unless one is
+    /// missing or older than its sources. Otherwise builds them with the profile of this executable, so that they match the sources.
+    /// The first build takes minutes.
     ///
     /// *Errors*: the build failed; a program of `ROADSTEAD_PROGRAMS` is missing or older than its sources.
     pub async fn find_or_build(progress: &Progress) -> Result<Self, Error> {
@@ -171,8 +171,8 @@ async fn build(manifest: &Path, profile: &str, progress: &Progress) -> Result<Pr
 
 /// The variables that cargo sets for the package whose program or test it runs.
 ///
-/// Why a build that this process starts must not get them: build scripts depend on some of them. That build, and the next one from a
-/// shell, would rebuild everything in turn.
+/// Why a build that this process starts must not get them: build scripts depend on some of them. That build, and the next build from a
+/// shell, would each rebuild everything.
 pub fn told_by_cargo() -> impl Iterator<Item = OsString> {
     env::vars_os()
         .map(|(name, _)| name)

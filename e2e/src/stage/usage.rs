@@ -15,7 +15,7 @@ pub struct Memory {
     pub peak_kb: u64,
 }
 
-/// Why there is nothing to read of a process.
+/// The error for a process that does not run.
 pub(super) fn not_running() -> std::io::Error {
     std::io::Error::new(ErrorKind::NotFound, "it does not run")
 }

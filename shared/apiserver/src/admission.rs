@@ -91,7 +91,7 @@ impl Server {
         Ok(object)
     }
 
-    /// Asks the validating webhooks. For a deletion also the mutating ones, whose patches then mean nothing.
+    /// Asks the validating webhooks. For a deletion it also asks the mutating ones and ignores their patches.
     pub(crate) async fn admit_validating(
         &self,
         call: &Call,
@@ -240,7 +240,7 @@ impl Server {
             .map_err(|_elapsed| format!("failed to call webhook: Post {url:?}: context deadline exceeded"))?
     }
 
-    /// Whether a webhook's selectors choose this.
+    /// Whether a webhook's selectors match the namespace and the object of the request.
     fn selects(&self, call: &Call, webhook: &Value, subject: Subject<'_>) -> bool {
         let labels = Labels::of_object(&webhook["objectSelector"]);
         let chosen = [subject.object, subject.old]

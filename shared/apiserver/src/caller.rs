@@ -9,7 +9,7 @@ use serde_json::Value;
 /// One call of a webhook.
 #[derive(Debug, Clone)]
 pub struct WebhookCall {
-    /// Where to: `https://host:port/path`, or `https://NAME.NAMESPACE.svc:PORT/path` for a service.
+    /// The URL: `https://host:port/path`, or `https://NAME.NAMESPACE.svc:PORT/path` for a Service.
     pub url: String,
     /// Authorities by which the webhook's certificate is trusted, PEM; empty for the system's.
     pub ca_bundle: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct WebhookCall {
 
 /// Calls webhooks. A simulation routes to the handler in its own process; a server calls over HTTPS.
 pub trait Caller: Send + Sync + fmt::Debug {
-    /// The review with its response, or why there is none, in words.
+    /// Returns the review with its response. *Errors*: why there is no response, as a text.
     fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>>;
 }
 

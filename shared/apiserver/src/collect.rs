@@ -30,7 +30,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Whether there was nothing to do.
+    /// Whether the step changed nothing.
     pub fn is_idle(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! The resources that the server has: the built-in ones, and those of custom resource definitions.
+//! The resources that the server serves: built-in ones, and those of custom resource definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -432,7 +432,7 @@ fn custom(definition: &Value, since: u64) -> Vec<Kind> {
 pub(crate) struct Registry {
     builtin: Vec<Arc<Kind>>,
     custom: BTreeMap<String, Vec<Arc<Kind>>>,
-    /// Counts changes, for caches of what is published.
+    /// Number of changes of the registry. A cache of published documents is valid for one number.
     pub(crate) generation: u64,
 }
 

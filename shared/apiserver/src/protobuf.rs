@@ -1,6 +1,6 @@
 //! The messages that kubectl always sends as protobuf: `auth can-i`, `auth whoami`, and `create` with its typed clients
 //! (namespaces, accounts, config maps, secrets, services, jobs, roles and bindings, priority classes, tokens).
-//! Other protobuf is refused with 415, and so is a message with a field that is not known here.
+//! The server refuses other protobuf with 415, and also a message with a field that this table does not list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -281,7 +281,7 @@ fn message(mut bytes: &[u8], fields: &[Field], depth: usize) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-/// Sets a field to what is held, or adds it where a field may come again. Zeros of single fields are left out.
+/// Sets a field to the value `held`, or appends the value to a repeated field. Zeros of single fields are left out.
 fn set(out: &mut Map<String, Value>, name: &str, shape: Shape, held: Held<'_>, depth: usize) -> Option<()> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     match (shape, held) {

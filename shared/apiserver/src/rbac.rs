@@ -24,7 +24,7 @@ struct Wish {
     subresource: String,
     name: String,
     namespace: String,
-    /// A path that is no resource; then the other fields do not count.
+    /// The path of a request that is for no resource. If it is set, the other fields are ignored.
     url: Option<String>,
 }
 

@@ -81,7 +81,7 @@ impl fmt::Debug for Reference {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Node {
     pub(crate) kind: Type,
-    /// Another definition that says the rest.
+    /// The definition that this place refers to, which has its fields.
     reference: Option<Reference>,
     pub(crate) format: String,
     pub(crate) properties: BTreeMap<String, Self>,
@@ -324,7 +324,7 @@ impl Node {
         node
     }
 
-    /// Whether there is a rule here or anywhere below.
+    /// Whether this place or any place below it has a CEL rule.
     pub(crate) fn has_rules(&self) -> bool {
         self.rules.is_some()
             || self.properties.values().any(Self::has_rules)
@@ -332,7 +332,7 @@ impl Node {
             || self.additional.as_deref().is_some_and(Self::has_rules)
     }
 
-    /// The node that describes what is below: the definition that this one names, or itself.
+    /// The node with the fields and elements of this place: the definition that this node refers to, or the node itself.
     pub(crate) fn shape(&self) -> &Self {
         match &self.reference {
             Some(reference) => reference.node(),

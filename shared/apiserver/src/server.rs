@@ -86,7 +86,7 @@ impl fmt::Debug for Server {
 
 struct Inner {
     state: Mutex<State>,
-    /// By resource; notified when one of its objects changed. Why one per resource: an idle watch costs nothing. Why no `watch`
+    /// By resource: wakes the watches when an object changed. Why one per resource: an idle watch costs nothing. Why no `watch`
     /// channel: tokio wakes its waiters in a random order, and runs must be repeatable.
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
     asked: OnceLock<asked::Observer>,
@@ -99,7 +99,7 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) tokens: Tokens,
     random: ChaCha8Rng,
-    /// The [`Store::bonds`] at which there was nothing to collect, and nothing that waits for a time.
+    /// The [`Store::bonds`] at which a pass found nothing to collect and nothing that waits for a time.
     pub(crate) collected: Option<u64>,
 }
 

@@ -88,13 +88,13 @@ fn too_large() -> Response<Body> {
 pub enum Fate {
     /// It is answered.
     Deliver,
-    /// It waits before it arrives.
+    /// It arrives this much later.
     DelayRequest(Duration),
-    /// It is carried out at once, and its answer waits.
+    /// It is carried out at once, and its answer arrives this much later.
     DelayAnswer(Duration),
     /// It never arrives.
     LoseRequest,
-    /// It is carried out, and the client never knows.
+    /// It is carried out, and its answer is lost.
     LoseAnswer,
     /// It arrives twice; the client sees the second answer.
     Duplicate,

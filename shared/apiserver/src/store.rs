@@ -79,7 +79,7 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Past>,
     history_max: usize,
-    /// By resource, the version of its last change that is no longer in the history.
+    /// By resource: the version of its newest change that was dropped from the history.
     forgotten: BTreeMap<Arc<str>, u64>,
     /// Resources that changed since the last [`Store::take_touched`].
     touched: BTreeSet<Arc<str>>,

@@ -481,7 +481,7 @@ impl Server {
         Err(Failure::modified(call.about(&call.path.name)))
     }
 
-    /// Writes if the stored object is still the one that was found.
+    /// Writes the object unless the stored one has changed since it was read (`found`). `None` if it has.
     fn replace(&self, call: &Call, found: &Arc<Value>, object: Value, mode: Mode) -> Option<Arc<Value>> {
         let key = &key_of(call, &call.path.name);
         let mut state = self.state();

@@ -45,16 +45,16 @@ pub use single::Overlap;
 pub enum Promise {
     /// Every job can end within the run: at rest all must have ended.
     AllEnd,
-    /// Some may wait for room that does not come, or run for longer: they need a reason or pods.
+    /// Some jobs may wait for quota that never becomes free, or run beyond the end: at rest each needs a reason or a live pod.
     SomeWait,
 }
 
 /// Whether the hosts' clocks may jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
-    /// They may be off but never go back: neither do the times of conditions (I6).
+    /// Clocks may be wrong but never go back, so the times of conditions must not go back either (I6).
     Steady,
-    /// They may go back.
+    /// Clocks may go back, so the times of conditions are not judged.
     Jump,
 }
 
@@ -71,7 +71,7 @@ pub struct Rules {
     pub worker_users: Vec<String>,
     /// The value of label `kueue.x-k8s.io/multikueue-origin` of this manager.
     pub origin: String,
-    /// What the manager does about lost workers where the ClusterQueue of a job does not say it.
+    /// The policy for lost workers of every job whose ClusterQueue names none.
     pub policy: WorkerLostPolicy,
     /// What the script promises.
     pub promise: Promise,
@@ -83,10 +83,10 @@ pub struct Rules {
     pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
-    /// How long a healthy worker may have to wait until a decision for it is carried out (I12). It is less than a call that hangs
-    /// until its deadline, so no decision can have waited for such a call.
+    /// Longest time from a decision for a healthy worker until it is carried out (I12). It is shorter than the deadline of a call,
+    /// so a decision that waits for a hanging call is always too late.
     pub placement_max: SignedDuration,
-    /// How long after a trouble a cluster may still be slow (I12), and after which nothing may come from before it.
+    /// How long after the end of a trouble a cluster may still be slow (I12).
     pub recovery: SignedDuration,
 }
 
@@ -214,7 +214,7 @@ impl Auditor {
 
     /// Takes in one change of one cluster. `now` is the true time, not that of any host.
     pub fn saw(&mut self, cluster: &str, change: &Change, now: Timestamp) {
-        // Why: a restored storage replaces an object by another, which is the end of one and the start of the other.
+        // Why: a restore may replace an object by one with another UID. The auditors see a deletion and a creation instead.
         if let (Some(old), Some(new)) = (&change.old, &change.new)
             && object::uid(old) != object::uid(new)
         {
@@ -278,7 +278,7 @@ impl Auditor {
         self.guards.blinded(cluster, now);
     }
 
-    /// One of the reasons for that has ended.
+    /// One of the faults that kept the engine of this cluster from its own API server has ended.
     pub fn sees_again(&mut self, cluster: &str, now: Timestamp) {
         self.guards.sees_again(cluster, now);
     }
@@ -308,8 +308,8 @@ impl Auditor {
         findings
     }
 
-    /// Whether no more is to come: [`Self::at_rest`] would find nothing now, and each job of the manager has ended, is deactivated,
-    /// or is `hopeless`, so that it can never get quota.
+    /// Whether the run can end: [`Self::at_rest`] would find nothing now, and each job of the manager has ended, is deactivated,
+    /// or is `hopeless` (it can never get quota).
     pub fn is_over(&self, now: Timestamp, hopeless: impl Fn(&str) -> bool) -> bool {
         let mut jobs = self.book.local_jobs();
         self.complaints(now).0.is_empty()

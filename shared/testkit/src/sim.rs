@@ -2,7 +2,7 @@
 //! One number decides every fault.
 //!
 //! It is no model: the functions that the binaries call build the processes, with another client, another clock and another way to
-//! connect. A run ends like this: the troubles end, everything heals, time passes, and then the auditors judge ([`crate::audit`]).
+//! connect. At the end of a run all faults stop, some time passes, and then the auditors judge ([`crate::audit`]).
 //! *Source*: `spec/safety.md 4, 7`.
 //!
 //! Invariant: a run follows from its script alone: no thread, no wall clock, only seeded randomness. A process-wide counter that

@@ -1,4 +1,4 @@
-//! One write, and the update of the held cluster by its answer.
+//! Carries out one write, and puts the server's answer into the world's own copy of the cluster.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -31,14 +31,14 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-/// Writes, and puts the answer into the held cluster.
+/// Carries out `action`, and puts the answer into `cluster`.
 pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) -> Outcome {
     match action {
         Action::CreatePod(pod) => {
             let api = pods(client, &pod);
             let created = within(api.create(&PostParams::default(), &pod)).await;
             if matches!(created, Err(Problem::Unclear)) {
-                // Why: the pod may have been created under a name that this loop does not know.
+                // Why: the API server may have created the pod under a generated name that this loop does not know.
                 cluster.pods.list_again();
             }
             take(created, |pod| cluster.pods.observe(pod))

@@ -1,4 +1,4 @@
-//! The writes that the parts of a cluster decide on.
+//! The writes that the played controllers, scheduler and kubelets decide on.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::sooner;
 /// The finalizer with which the Job controller keeps a pod until it is counted.
 pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// A write that is due. Each is idempotent, or names the version that it was decided on.
+/// A write that is due. Each is idempotent, or fails if the object has another version than at the decision.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     CreatePod(Box<Pod>),

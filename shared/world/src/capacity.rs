@@ -2,7 +2,7 @@
 //!
 //! It answers ProvisioningRequests of class `check-capacity.autoscaling.x-k8s.io` from what the nodes really have left,
 //! with the conditions, reasons and messages of the cluster autoscaler (`spec/provisioning.md` 13.2, 14), in the order of
-//! their age. A "yes" books the room for a while, so that two requests never get the same hole.
+//! their age. A "yes" books the room for a while, so that two requests never get the same room.
 //!
 //! Reading order: this file (what to answer), [`fit`] (does it fit), `demand` and `amount` (what a pod asks for).
 //!
@@ -34,12 +34,12 @@ use fit::{Rooms, Set};
 const BOOKING: SignedDuration = SignedDuration::from_mins(10);
 /// After this a request without an answer has failed.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// A request may be seen before the templates that were created before it; creation times count whole seconds.
+/// How long a request waits for missing pod templates: its watch may report it before the templates. Creation times count whole seconds.
 const TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(3);
 
-/// Parameter that names the answerer.
+/// Parameter that names the process that must answer the request.
 const PROCESSOR_INSTANCE: &str = "processorInstance";
-/// Parameter that turns "not now" into "no".
+/// Parameter by which a request without room fails at once instead of waiting.
 const NO_RETRY: &str = "noRetry";
 /// Parameter of Roadstead: how long room is booked, in seconds.
 const BOOKING_SECONDS: &str = "bookingSeconds";

@@ -1,4 +1,4 @@
-//! The objects of a cluster that are watched, as far as they are known.
+//! The world's copy of a cluster's watched objects.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplate};

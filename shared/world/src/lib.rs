@@ -6,7 +6,7 @@
 //!   of `PyTorchJobs` (`torch`) and of `RayJobs` (`ray`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
 //! - an answerer of ProvisioningRequests, from the room that the nodes have left ([`capacity`]),
-//! - on request a timer for a garbage collector that lives elsewhere ([`Garbage`]).
+//! - on request a timer that calls a garbage collector outside this crate ([`Garbage`]).
 //!
 //! Every part is a pure `decide` from the cluster's present objects to the writes that are due. One loop watches, decides and
 //! writes. So it is level-triggered, and with the same seed, clock and answers it makes the same writes. It never reads a wall
@@ -18,7 +18,8 @@
 //! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
 //! preempts.
 //!
-//! Reading order: this file, `job`, `jobset`, `torch`, `ray`, `place`, `play`, [`capacity`], then `watched` and `cluster` (what the cluster holds), `action` and `act` (one write) and `turn` (the loop).
+//! Reading order: this file, `job`, `jobset`, `torch`, `ray`, `place`, `play`, [`capacity`], then `watched` and `cluster` (the world's
+//! copy of the cluster), `action` and `act` (one write) and `turn` (the loop).
 
 mod act;
 mod action;
@@ -63,7 +64,7 @@ pub struct World {
     pub seed: u64,
     /// Which controller runs Jobs.
     pub jobs: Jobs,
-    /// The other kinds whose controllers are played. The cluster needs their definitions ([`Kind::definition`]), sooner or later.
+    /// The other kinds whose controllers are played. Their definitions ([`Kind::definition`]) may be installed after the start.
     pub kinds: BTreeSet<Kind>,
     /// Nodes to create and to play. Without nodes nothing is scheduled; pods on other nodes are left alone.
     pub nodes: Vec<Node>,
@@ -93,7 +94,7 @@ pub enum Capacity {
     LeftAlone,
 }
 
-/// A garbage collector that has to be called, such as the one of an embedded API server.
+/// A garbage collector that works only when it is called, such as the one of the embedded API server.
 #[derive(Clone)]
 pub struct Garbage {
     /// How often it is called.
@@ -111,8 +112,8 @@ impl fmt::Debug for Garbage {
 }
 
 impl World {
-    /// A world with a Job controller and an answerer of capacity, without nodes. That is a management cluster, or with
-    /// [`World::with_node`] a worker.
+    /// A world with a Job controller and an answerer of ProvisioningRequests, without nodes, as for a management cluster. For a worker
+    /// add nodes with [`World::with_node`].
     pub fn new(seed: u64) -> Self {
         Self {
             jobs: Jobs::Played,
@@ -161,7 +162,7 @@ fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// The earlier of two moments that may not come.
+/// The earlier of two times; `None` if neither is set.
 fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

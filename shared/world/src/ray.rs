@@ -83,7 +83,7 @@ fn decide_one(ray: &Arc<RayJob>, made: &Made<'_>, now: Timestamp) -> Vec<Action>
     let mut actions = Vec::new();
     match status.job_deployment_status.as_str() {
         NEW => {
-            // Why also while it is suspended: the operator finds that in the next state.
+            // Why also for a suspended job: the operator looks at `suspend` only in the next state.
             INITIALIZING.clone_into(&mut next.job_deployment_status);
             next.job_id = ray.spec.job_id.clone().unwrap_or_else(|| ray.name_any());
             next.ray_cluster_name = cluster_name(ray);

@@ -23,7 +23,7 @@ const CONTROLLER: &str = "kubeflow.org/training-operator";
 const KIND: &str = "PyTorchJob";
 /// The role whose pod decides how the job ended.
 const MASTER: &str = "Master";
-/// The role whose pods decide it if there is no master.
+/// The role whose pods decide how the job ended if there is no master.
 const WORKER: &str = "Worker";
 /// Labels of pods.
 const JOB_NAME: &str = "training.kubeflow.org/job-name";

@@ -134,7 +134,7 @@ impl Player {
                     }
                 }
             }
-            // Why a pause: the other writes of this turn are done, and the same write would be refused again.
+            // Why a pause: until the watch brings the change, the same write would be refused again.
             if refused {
                 let pause = self.pause;
                 self.pause = (pause * 2).min(REFUSED_MAX);
@@ -230,7 +230,7 @@ impl Player {
         }
     }
 
-    /// Remembers facts that the API does not keep.
+    /// Remembers facts that the API does not store: exact start times, and nodes that existed.
     fn note(&mut self, action: &Action, now: Timestamp) {
         match action {
             Action::CreateNode(node) => {

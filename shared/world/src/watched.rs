@@ -24,13 +24,13 @@ pub(crate) type Key = (String, String);
 pub(crate) struct Watched<K> {
     client: Client,
     events: BoxStream<'static, Result<Event<K>, watcher::Error>>,
-    /// No attempt before this.
+    /// The next list or watch is not started before this time.
     not_before: Option<Instant>,
     objects: BTreeMap<Key, Arc<K>>,
-    /// The list that is under way.
+    /// The objects that the list under way has brought so far.
     listed: BTreeMap<Key, Arc<K>>,
     live: bool,
-    /// UIDs of objects that vanished before the watch reported it.
+    /// UIDs of objects that the world removed before the watch reported their deletion. Later events about them are ignored.
     gone: BTreeSet<String>,
 }
 
@@ -60,8 +60,8 @@ where
             Some(Ok(event)) => self.take(event),
             Some(Err(error)) => {
                 tracing::debug!(kind = %K::kind(&()), %error, "everything is listed again");
-                // Why list again: the storage may have been restored from a backup. Once its versions have caught up, a watch from
-                // the old version would not report that.
+                // Why list again: the API server's storage may have been restored from a backup. If its versions have caught up, a
+                // watch from the old version would not show the restored objects.
                 self.list_again();
                 self.not_before = Some(Instant::now() + RETRY);
             }
@@ -75,7 +75,7 @@ where
         self.live = false;
     }
 
-    /// Whether the held objects are the server's, apart from changes that are under way.
+    /// Whether the held objects are those of a complete list and of the watch after it.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
@@ -84,13 +84,13 @@ where
         self.objects.values().cloned().collect()
     }
 
-    /// Takes in the object of a write's answer.
+    /// Stores the object that a write's answer shows.
     pub(crate) fn observe(&mut self, object: K) {
         let (key, object) = keyed(object);
         put(&mut self.objects, key, object);
     }
 
-    /// Removes an object that is gone by a write's answer.
+    /// Removes an object that was deleted according to a write's answer.
     pub(crate) fn forget(&mut self, key: &Key) {
         if let Some(object) = self.objects.remove(key) {
             self.gone.extend(object.uid());

@@ -316,7 +316,7 @@ fn validate_container(container: &Value, path: &str, causes: &mut Vec<Cause>) {
     let amount = |kind: &str, name: &str| {
         json::at(resources, &[kind, name])
             .and_then(Value::as_str)
-            // Why as of CPU, whatever the resource: that is read in thousandths.
+            // Why parsed as CPU, whatever the resource: CPU quantities are read in thousandths.
             .and_then(|text| quantity::parse("cpu", text).ok())
     };
     for kind in ["limits", "requests"] {

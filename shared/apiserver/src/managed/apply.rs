@@ -210,7 +210,7 @@ fn merge(live: &Value, config: &Value, node: &Node) -> Value {
     }
 }
 
-/// Keeps the order of both lists where they agree, and the applied list's order where they do not.
+/// Merges two lists by the keys of their elements; without keys the applied list wins. Where the orders differ, its order wins.
 fn merge_lists(before: &[Value], after: &[Value], node: &Node) -> Value {
     let (Some(old_steps), Some(new_steps)) = (steps(before, node), steps(after, node)) else {
         return after.to_vec().into();

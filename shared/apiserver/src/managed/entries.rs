@@ -254,7 +254,7 @@ fn cap(managers: &mut Vec<Manager>) {
     *managers = kept;
 }
 
-/// Takes changed and removed fields from the other managers. Their entries keep their time.
+/// Removes changed and removed fields from the entries of other managers. The times of these entries stay.
 pub(super) fn rob(managers: &mut [Manager], difference: &Difference, except: impl Fn(&Manager) -> bool) {
     for manager in managers {
         let touched =

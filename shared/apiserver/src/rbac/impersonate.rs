@@ -1,4 +1,4 @@
-//! Impersonation: a user who acts as another one by the `Impersonate-*` headers.
+//! Impersonation: a user sends `Impersonate-*` headers to act as another user.
 
 use std::collections::BTreeMap;
 

@@ -43,7 +43,7 @@ pub(super) struct Watcher {
     pub(super) next_bookmark: Instant,
     pub(super) owes_bookmark: bool,
     pub(super) ends: Instant,
-    /// What is sent first: initial events, then the bookmark that ends them, if it was asked for.
+    /// The events to send first: the present objects, then the bookmark that ends them if the client asked for it.
     pub(super) first: Option<Vec<(&'static str, Arc<Value>)>>,
     /// Whether the table's columns were sent.
     pub(super) headed: bool,

@@ -1,4 +1,4 @@
-//! What a client sees of a disturbed way to the server.
+//! What a client sees of each fault between it and the server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ impl Faults for Script {
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server, and the way to it on which one request meets `fate`.
+/// A server, and a service for it whose first request meets `fate`.
 fn disturbed(fate: Fate) -> (Server, Faulty<ApiService>) {
     let server = Server::new(Options::new(Clock::tokio(Timestamp::UNIX_EPOCH), 1));
     let script = Script(Mutex::new([fate].into()));
@@ -40,7 +40,7 @@ async fn create(service: &mut Faulty<ApiService>) -> Result<u16, Error> {
     service.call(request).await.map(|answer| answer.status().as_u16())
 }
 
-/// When the object came to be, in seconds after the beginning; nothing if it is not there.
+/// When the object was created, in seconds after the start of the test; `None` if it does not exist.
 async fn created(server: &Server) -> Option<i64> {
     let (code, object) = send(server, Method::GET, &format!("{MAPS}/m"), Value::Null).await;
     let time = object["metadata"]["creationTimestamp"].as_str()?.to_owned();

@@ -54,7 +54,7 @@ impl Backward {
         }
     }
 
-    /// The counts of one dispatch; an evicted Workload begins anew.
+    /// The counts that fell although the dispatch is the same. After an eviction the counts begin at zero again.
     fn counts(&mut self, book: &Book, seen: &Seen<'_>, old: &Value, new: &Value) -> Vec<String> {
         let Some(workload) = seen.case().and_then(|case| book.local(case)) else {
             return Vec::new();

@@ -72,20 +72,20 @@ pub(super) enum Actor {
     Other,
 }
 
-/// One run of a job: a Workload of the manager by its UID. When it is deleted and made again, that is another run.
+/// One run of a job: a Workload of the manager by its UID. A Workload that is deleted and created again is another run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) case: Name,
     pub(super) uid: Arc<str>,
 }
 
-/// What is known about a Workload of the manager, of its present UID, or of its last when it is gone.
+/// What is known about a Workload of the manager. If it was deleted, this is about its last UID.
 #[derive(Default)]
 pub(super) struct Case {
     pub(super) uid: Arc<str>,
     /// The clusters that were its `clusterName` at some time.
     pub(super) named: BTreeSet<Arc<str>>,
-    /// The same for this UID and those before it.
+    /// As `named`, also for earlier UIDs of a Workload of this name.
     pub(super) named_ever: BTreeSet<Arc<str>>,
     /// The policy of its queue for lost workers, if it names one.
     policy: Option<WorkerLostPolicy>,
@@ -111,7 +111,7 @@ pub(super) struct Seen<'a> {
     pub(super) by: Actor,
     pub(super) on_manager: bool,
     pub(super) run: Option<Run>,
-    /// Whether a job of that run created it: a job of jobs has children that have pods.
+    /// Whether a job of that run created this object. For example, a JobSet creates Jobs, and these create the pods.
     pub(super) is_child: bool,
 }
 
@@ -125,7 +125,7 @@ impl Seen<'_> {
         self.change.new.as_deref()
     }
 
-    /// Before and after, when it is the same object.
+    /// The object before and after the change; `None` unless both exist and have the same UID.
     pub(super) fn both(&self) -> Option<(&Value, &Value)> {
         let (old, new) = (self.before()?, self.after()?);
         (uid(old) == uid(new)).then_some((old, new))
@@ -143,12 +143,12 @@ impl Seen<'_> {
         self.after().or_else(|| self.before())
     }
 
-    /// Whether it is a pod without a controller.
+    /// Whether the changed object is a pod without a controller.
     pub(super) fn is_plain_pod(&self) -> bool {
         self.is_pod() && self.object().is_some_and(|pod| controller(pod).is_empty())
     }
 
-    /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it created.
+    /// Whether the changed object is the job of a run: not its Workload, not one of its pods, not a job that it created.
     pub(super) fn is_job(&self) -> bool {
         let is_one = || {
             !self.is_pod() || (self.is_plain_pod() && self.object().is_some_and(|pod| group(pod).is_empty()))
@@ -156,7 +156,7 @@ impl Seen<'_> {
         self.run.is_some() && !self.is_workload() && !self.is_child && is_one()
     }
 
-    /// Whether it is the job of a run or a part of it: a pod of a group.
+    /// Whether the changed object is the job of a run, or one pod of a group that is the job.
     pub(super) fn is_part_of_job(&self) -> bool {
         self.is_job() || (self.run.is_some() && self.is_plain_pod())
     }
@@ -271,7 +271,7 @@ impl Book {
             return Some(run);
         }
         if let Some(run) = known(self, controller(object)) {
-            // Why: a job of jobs has children that have pods.
+            // Why also children: a job that a job created has pods, and these name only the child.
             if *place.resource != *PODS {
                 self.jobs
                     .insert((place.cluster.clone(), uid(object).into()), run.clone());
@@ -279,7 +279,7 @@ impl Book {
             return Some(run);
         }
         if on_manager {
-            // Why by its name: its Workload may not name it yet.
+            // Why by the name of the group: the Workload may not list this pod as an owner yet.
             let is_member =
                 *place.resource == *PODS && !queue(object).is_empty() && !group(object).is_empty();
             return is_member.then(|| self.present(case(group(object))));
@@ -288,7 +288,7 @@ impl Book {
             return None;
         }
         let mut run = self.present(case(prebuilt(object)));
-        // Why not the present one: an answer to an older dispatch may have been under way.
+        // Why not the present UID: the manager may have sent this job for an earlier Workload of the same name.
         let of = copy_of(object);
         if !of.is_empty() {
             run.uid = of.into();
@@ -394,7 +394,7 @@ impl Book {
         }
     }
 
-    /// Whether an administrator wants this cluster empty.
+    /// Whether an administrator drains this cluster (annotation `roadstead.dev/cordon: drain`).
     pub(super) fn is_drained(&self, cluster: &str) -> bool {
         let defined = self.object(&self.rules.manager, CLUSTERS, "", cluster);
         defined.is_some_and(|it| text(it, &["metadata", "annotations", "roadstead.dev/cordon"]) == "drain")
@@ -410,7 +410,7 @@ impl Book {
             })
     }
 
-    /// The jobs of the manager, of a group each of its pods: objects that wait in a queue and are no Workloads.
+    /// The jobs of the manager: all objects but Workloads that name a queue. A group of pods counts as several, one for each pod.
     pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
         self.all_on(&self.rules.manager)
             .filter(|(place, object)| *place.resource != *WORKLOADS && !queue(object).is_empty())

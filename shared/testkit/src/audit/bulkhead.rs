@@ -19,7 +19,7 @@ pub struct Placement {
     pub subject: String,
     /// The name of the worker.
     pub cluster: String,
-    /// From the decision to the object.
+    /// From the manager's decision until the object was created on the worker.
     pub took: SignedDuration,
     /// Whether neither the worker nor the manager had any trouble meanwhile.
     pub healthy: bool,
@@ -41,7 +41,7 @@ enum Health {
 #[derive(Default)]
 pub(super) struct Bulkhead {
     waiting: BTreeMap<(Name, Arc<str>, Decided), Timestamp>,
-    /// Copies that show, or showed when they were removed, that the job has ended.
+    /// Copies that are Finished, or were Finished when they were removed.
     ended: BTreeSet<(Name, Arc<str>)>,
     health: BTreeMap<Arc<str>, Health>,
     placements: Vec<Placement>,
@@ -133,7 +133,7 @@ impl Bulkhead {
             .all(|name| self.is_calm(book, name, since))
     }
 
-    /// Whether a cluster has had no trouble since then, nor shortly before.
+    /// Whether a cluster has no trouble, and its last trouble ended at least [`Rules::recovery`](super::Rules::recovery) before `since`.
     pub(super) fn is_calm(&self, book: &Book, cluster: &str, since: Timestamp) -> bool {
         match self.health.get(cluster) {
             None => true,
@@ -157,7 +157,7 @@ impl Bulkhead {
         for ((case, cluster, decided), since) in &self.waiting {
             let took = now.duration_since(*since);
             let is_late = took > book.rules.placement_max && !book.left.contains(cluster);
-            // Why: no job is created any more when its own cluster shows that it has ended (I9).
+            // Why: once the copy and the manager's Workload show that the job has ended, the manager creates no job (I9).
             let has_ended = self.ended.contains(&(case.clone(), cluster.clone()))
                 && book
                     .local(case)

@@ -18,7 +18,7 @@ pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         return;
     };
     let of = copy_of(copy);
-    // Why a copy without a number is the first: the manager writes the number when there is a second.
+    // Why 1: the manager's Workload has no number before its second dispatch.
     let number = |workload| epoch(workload).unwrap_or(1);
     let is_present = (of.is_empty() || of == uid(local)) && number(copy) == number(local);
     let ready = { book.dispatch_check(local) }.is_some_and(|check| check["state"] == "Ready");

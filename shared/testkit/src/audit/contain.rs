@@ -1,16 +1,16 @@
-//! I9 and I10: which process may cause which change, as far as objects show it; and that a decision rests on what the clusters
-//! showed.
+//! I9 and I10: which process may cause which change, as far as objects show it. It also judges that the manager decides only by
+//! what the clusters showed before.
 //!
 //! The rules, each by the name under which it is reported:
 //!
-//! - I9: only a cluster that a Workload was sent to can end it, and only there its job is made. A worker's process writes
+//! - I9: only a cluster that a Workload was sent to can end it, and its job is created on no other cluster. A worker's process writes
 //!   nothing on the manager's cluster.
 //! - I10: an object that the manager creates on a worker has the namespace, name and kind of an object on the manager, and
 //!   runs under the same service account.
 //! - `multikueue 3.3 R6`: a Workload is given to a cluster that has admitted it.
-//! - `multikueue 10.F8`: under policy Wait a run that nothing disturbed is not taken back.
-//! - `multikueue 10.F2`: a cluster whose credentials are refused is not used. That is said of the credentials, not of the
-//!   cluster: with new ones it may be used at once, also before condition `Active` could be written.
+//! - `multikueue 10.F8`: under policy Wait the manager does not take back a run that nothing disturbed.
+//! - `multikueue 10.F2`: the manager does not use credentials that it refuses. The rule is about the credentials, not the
+//!   cluster: with new ones the manager may use the cluster at once, even before it can write condition `Active`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,9 +41,9 @@ const UNDER_WAY_MAX: SignedDuration = SignedDuration::from_secs(20);
 #[derive(Default)]
 struct Life {
     uid: Arc<str>,
-    /// Admitted, or let go.
+    /// The copy was admitted, or the job was let go.
     began: bool,
-    /// Something happened to it since, or it was not created here.
+    /// After it began it was changed, stopped, deleted or ended; or a restored backup brought it here.
     disturbed: bool,
 }
 
@@ -59,7 +59,7 @@ struct There {
 pub(super) struct Contain {
     there: BTreeMap<(Arc<str>, Name), There>,
     admitted: BTreeSet<(Run, Arc<str>)>,
-    /// Copies that were admitted before an eviction; for as long as the copy stays there.
+    /// Copies that were admitted before an eviction on the manager and were not removed since.
     outlasting: BTreeSet<(Run, Arc<str>)>,
     ended: BTreeSet<(Run, Arc<str>)>,
     /// Resource, namespace and name of every object that was ever on the manager.
@@ -104,7 +104,7 @@ impl Contain {
         }
     }
 
-    /// A refusal of the old credentials is none of the present ones: the manager shows after a while whether those are refused too.
+    /// New data in a Secret restarts the time since which its credentials are refused: the manager must read the new ones first.
     fn note_credentials(&mut self, book: &Book, seen: &Seen<'_>) {
         if seen.after().is_some_and(is_trustworthy) {
             self.trusted.insert(seen.place.name.clone());
@@ -119,8 +119,8 @@ impl Contain {
         }
     }
 
-    /// Whether refused credentials were replaced by others that must not be refused. A manager that cannot write cannot take the
-    /// refusal back meanwhile.
+    /// Whether the Secret of a cluster holds a trustworthy kubeconfig. If so, a refusal in condition `Active` is out of date: the
+    /// manager may be unable to write the condition.
     fn is_mended(&self, book: &Book, cluster: &str) -> bool {
         secret_of(book, cluster).is_some_and(|secret| self.trusted.contains(secret))
     }
@@ -172,7 +172,7 @@ impl Contain {
     /// Keeps what happened to a case on one worker.
     fn follow(&mut self, seen: &Seen<'_>) {
         let Some(run) = &seen.run else { return };
-        // Why one of a group is enough: the cluster was asked to run them, and its Workload may be gone before it says so.
+        // Why one pod of a group is enough: the cluster had the group, and its copy may be deleted before it is Finished.
         if seen.is_part_of_job() && seen.after().is_some_and(|pod| job_end(pod).is_some()) {
             self.ended.insert((run.clone(), seen.place.cluster.clone()));
         }
@@ -196,7 +196,7 @@ impl Contain {
         if kept.as_ref().is_none_or(|life| *life.uid != *uid(new)) {
             *kept = Some(Life {
                 uid: uid(new).into(),
-                // Why: a backup brings back the object that ran when the backup was made.
+                // Why: a restore brings back the object of the time of the backup, which may be of an earlier dispatch.
                 disturbed: *seen.change.user == *RESTORER,
                 ..Life::default()
             });
@@ -231,8 +231,8 @@ impl Contain {
         };
         let (before, after) = (winner(old), winner(new));
         if is_true(new, "Evicted") && !is_true(old, "Evicted") {
-            // An admission of one round counts for no other round, unless the copy is still there: a worker that was away when its
-            // copy was to be removed still has it as it was.
+            // An admission counts only until the next eviction on the manager. Exception: a worker that was cut off when the manager
+            // removed its copy still has this copy, admitted.
             let there = &self.there;
             let is_there = |cluster: &Arc<str>| {
                 let there = there.get(&(cluster.clone(), run.case.clone()));
@@ -285,7 +285,7 @@ impl Contain {
         }
     }
 
-    /// Whether copy and job have been there, admitted and let go, since they were first seen so.
+    /// Whether the copy on this cluster has stayed admitted, and its job let go, since each was first seen so.
     fn is_undisturbed(&self, cluster: &str, case: &Name) -> bool {
         let Some(there) = self.there.get(&(cluster.into(), case.clone())) else {
             return false;

@@ -1,7 +1,7 @@
 //! I13: killing a process leads to the same final state as not killing it.
 //!
-//! It compares the promises to users: how each job ended, and that nothing is left where it does not belong. The worker of a job
-//! may differ, because a crash changes which worker is first.
+//! It compares how each job ended, and what the manager left on the workers. The worker of a job may differ, because a crash
+//! changes which worker admits the job first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,8 +63,8 @@ impl Ending {
         Self { outcomes, left_over }
     }
 
-    /// The differences from another final state, a line for each; empty when both are the same. Jobs are compared only when their
-    /// end is `certain` whatever comes first.
+    /// The differences from another final state, a line for each; empty if there are none. A job is compared only if `certain`
+    /// says that its end does not depend on the order of events.
     pub fn differences(&self, other: &Self, certain: impl Fn(&str) -> bool) -> Vec<String> {
         let names: BTreeSet<&String> = self.outcomes.keys().chain(other.outcomes.keys()).collect();
         let said = |ending: &Self, name: &String| match ending.outcomes.get(name) {

@@ -1,4 +1,4 @@
-//! Whether a worker's engine could fence: without a running engine there, the promise of I1 under `Fence` ends.
+//! Whether a worker's engine could fence. I1 under `Fence` holds only while the engine runs and reaches its API server.
 //!
 //! *Source*: `spec/safety.md 3.6`: when the worker's API server or its engine is dead while its nodes live, pods go on. The manager
 //! counts three tenths of the lease for the worker's own delays; a restart costs two of them.
@@ -72,8 +72,8 @@ impl Guards {
         }
     }
 
-    /// Whether an engine was kept from fencing for longer than the manager allows for, within the time for which a lease of this
-    /// length counts.
+    /// Whether an engine could not fence for longer than the manager allows for: three tenths of the lease. Time counts back to one
+    /// lease, its allowances and the grace period of pods before `now`.
     pub(super) fn was_hindered(&self, cluster: &str, lease: SignedDuration, now: Timestamp) -> bool {
         let tenth = lease / 10;
         let counted = lease + tenth * 4 + DRAIN.max(tenth);
@@ -81,7 +81,7 @@ impl Guards {
         let mut lost = SignedDuration::ZERO;
         for one in self.0.get(cluster).into_iter().flatten() {
             let cost = match one.why {
-                // An engine that starts does not know how old the lease is.
+                // Why more: an engine that has just started does not know how old the lease is.
                 Why::Dead => tenth * 2,
                 Why::Blind => HANGS,
             };

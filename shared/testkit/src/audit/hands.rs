@@ -4,10 +4,10 @@ use super::Findings;
 use super::book::{Actor, Book, Seen};
 use super::object::origin;
 
-/// Objects of the manager without a label: the lease that it renews and the Events that it writes.
+/// Resources whose objects need no origin label: the lease that the manager renews, and the Events that it writes.
 pub(super) const NO_LABEL: &[&str] = &[LEASES, "events", "events.events.k8s.io"];
 
-/// A manager's own lease on a worker.
+/// The resource of leases. Each manager has a lease of its own on every worker.
 pub(super) const LEASES: &str = "leases.coordination.k8s.io";
 
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {

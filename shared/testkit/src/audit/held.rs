@@ -1,5 +1,5 @@
-//! Plain pods are held. On a worker they are let go only while their Workload there is admitted. On the manager they are never let
-//! go: they stand for the pods that run.
+//! Plain pods are held by scheduling gates. On a worker a pod loses its gates only while its Workload there is admitted. On the
+//! manager it never loses them: it stands for the pod that runs on a worker.
 //!
 //! The auditor of all jobs also judges that all pods of a group run on one cluster ([`super::single`]), and that no pod remains
 //! without an owner ([`super::orphan`]).

@@ -1,8 +1,8 @@
 //! Where the Secrets of workers lead. A worker whose Secret leads to another worker of this manager must not be used, and its
 //! condition must say why.
 //!
-//! The other auditors judge that nothing runs twice there and that the other worker loses nothing: meanwhile the worker counts as
-//! lost.
+//! Meanwhile the worker counts as lost. The other auditors judge that its jobs do not run twice, and that the worker to which the
+//! Secret leads loses nothing.
 //!
 //! *Source*: `spec/safety.md 3`, `ClusterChanged` and `RegisteredTwice`.
 
@@ -17,12 +17,12 @@ use super::bulkhead::Bulkhead;
 use super::contain::{SECRETS, kubeconfig, secret_of};
 use super::object::{condition, is_deleting, is_true, list, text};
 
-/// The reasons of condition `Active` for it.
+/// The reasons of condition `Active` for a Secret that leads to another cluster.
 const SAID: &[&str] = &["ClusterChanged", "RegisteredTwice"];
-/// How long it may take until the condition says it, and until no earlier call is under way any more.
+/// Longest time until condition `Active` has one of these reasons, and until calls from before the change have ended.
 const NOTICED_AFTER: SignedDuration = SignedDuration::from_secs(45);
 
-/// The workers whose Secrets lead astray: where to, and since when.
+/// The workers whose Secrets lead to another worker: to which one, and since when.
 #[derive(Default)]
 pub(super) struct Leads(BTreeMap<Arc<str>, (Arc<str>, Timestamp)>);
 
@@ -60,7 +60,7 @@ impl Leads {
         }
     }
 
-    /// Judges the condition of a worker whose Secret has led astray for long enough.
+    /// Judges the condition of a worker whose Secret has led to another worker for longer than [`NOTICED_AFTER`].
     fn judge(
         &self,
         book: &Book,

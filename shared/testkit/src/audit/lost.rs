@@ -32,7 +32,7 @@ pub(super) struct Lost {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It ended, and all objects of it agree.
+    /// The job has ended, and its Workload is Finished.
     Ended,
     Runs,
     /// It waits, and says why.
@@ -125,7 +125,7 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
         };
     };
     let finished = is_true(workload, "Finished");
-    // Why not before: other pods of its group may still run.
+    // Why `finished` for a group: its other pods may still run.
     let ended = job_end(job).is_some() && (group(job).is_empty() || finished);
     match (ended, finished) {
         (true, true) => return Standing::Ended,
@@ -186,7 +186,7 @@ fn waits(reason: &str, otherwise: &str) -> Standing {
     }
 }
 
-/// Whether a live pod of a case is on a cluster, or a job that counts one.
+/// Whether a cluster has a live pod of this case, or a job of it whose status counts an active pod.
 fn runs(book: &Book, cluster: &str, case: &Name) -> bool {
     book.all_on(cluster).any(|(place, object)| {
         let ours = book.run_at(place, object).is_some_and(|run| run.case == *case);

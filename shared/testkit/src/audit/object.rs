@@ -1,6 +1,6 @@
 //! What an object shows, read from its JSON.
 //!
-//! Nothing of the product is used here, not even its constants: a wrong label there must be found here.
+//! This file uses no code of the product, not even its constants: otherwise a wrong label in the product would not be found.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,7 +15,7 @@ const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 /// Label of every object that waits in a queue.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
-/// Label of a pod that runs as one with others.
+/// Label of a pod that belongs to a group.
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Counts the dispatches of a Workload.
 const EPOCH: &str = "roadstead.dev/dispatch-epoch";
@@ -59,7 +59,7 @@ pub(super) fn queue(object: &Value) -> &str {
     text(object, &["metadata", "labels", QUEUE])
 }
 
-/// The group that a pod is a member of; empty when it is a job of its own.
+/// The name of a pod's group; empty if the pod belongs to none.
 pub(super) fn group(pod: &Value) -> &str {
     text(pod, &["metadata", "labels", GROUP])
 }
@@ -143,7 +143,7 @@ pub(super) fn job_end(job: &Value) -> Option<End> {
     }
 }
 
-/// How a Workload ended, if it did and shows how.
+/// How a Workload ended; `None` if it has not, or for another reason than `Succeeded` or `Failed`.
 pub(super) fn workload_end(workload: &Value) -> Option<End> {
     let finished = condition(workload, "Finished").filter(|condition| condition["status"] == "True")?;
     match finished["reason"].as_str() {
@@ -159,12 +159,12 @@ pub(super) fn is_let_go(job: &Value) -> bool {
     job_end(job).is_none() && !is_gated(job) && !held.iter().any(|path| *at(job, path) == true)
 }
 
-/// Whether a pod may be doing something: once it is let go it counts until it has ended or is gone, also while it is being deleted.
+/// Whether a pod may be running: it has no scheduling gate and has not ended. A pod that is being deleted counts until it is gone.
 pub(super) fn is_live_pod(pod: &Value) -> bool {
     !is_gated(pod) && !matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
-/// The cluster that won; empty when none has.
+/// The cluster that the manager chose for a Workload; empty if it has chosen none.
 pub(super) fn winner(workload: &Value) -> &str {
     text(workload, &["status", "clusterName"])
 }

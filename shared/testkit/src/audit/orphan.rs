@@ -20,7 +20,7 @@ const OWN_FINALIZERS: &[&str] = &[
     "orphan",
 ];
 
-/// After one period of collection no object may be left over.
+/// At rest the manager has had time for one garbage collection, so no object without an owner may be left on a worker.
 pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
     for cluster in &book.rules.workers {
         if book.left.contains(cluster.as_str()) || words.is_abandoned(cluster) {
@@ -28,8 +28,8 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
         }
         for (place, object) in book.all_on(cluster) {
             let Some(case) = book.case_of(place, object) else {
-                // Why: the lease belongs to the worker as a whole, and stays when that leaves. Its manager has no right to delete
-                // it; `roadstead cluster leave` deletes it.
+                // Why: the lease belongs to no job. The manager has no right to delete it, so it stays on a worker that has left
+                // until `roadstead cluster leave` deletes it.
                 let is_lease = *place.resource == *LEASES;
                 if origin(object) == book.rules.origin && !is_lease {
                     let what = "it bears our origin and names no Workload".to_owned();
@@ -52,7 +52,7 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
     }
 }
 
-/// Why a Workload or job of ours has no owner any more.
+/// Why the manager should have deleted this copy or job on a worker; `None` if the manager still wants it.
 fn unwanted(book: &Book, place: &Place, case: &Name, object: &Value) -> Option<String> {
     let Some(local) = book.local(case).filter(|local| !is_deleting(local)) else {
         return Some("the manager has no Workload for it".to_owned());

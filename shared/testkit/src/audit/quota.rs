@@ -2,9 +2,9 @@
 //!
 //! A Workload that may run on a worker also keeps its quota on the management cluster meanwhile.
 //!
-//! Judged whenever a Workload begins to hold more: with this use counted, nothing may be missing in its ClusterQueue. So a user may
-//! lower a quota below its use, and what a restored storage brings back is counted and not judged. The sums are those of the slow
-//! model of [`reference`](crate::reference). *Source*: `spec/admission-engine.md 2.4`.
+//! The auditor judges whenever a Workload begins to hold more: then its ClusterQueue must have enough quota. A user may lower a quota
+//! below its use. Use that a restored storage brings back is counted but not judged. The sums come from the slow model of
+//! [`reference`](crate::reference). *Source*: `spec/admission-engine.md 2.4`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::reference::{Model, Node, Pair, Quota as Limits};
 
 const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const COHORTS: &str = "cohorts.kueue.x-k8s.io";
-/// Amounts are counted in thousand-millionths, so that none is rounded.
+/// One unit of a resource: amounts are counted in billionths, so that none is rounded.
 const ONE: i128 = 1_000_000_000;
 /// The deepest tree of cohorts; a deeper one is taken for a circle.
 const DEPTH: usize = 32;
@@ -106,8 +106,8 @@ impl Quota {
         } else {
             cluster.uses.insert(key, now);
         }
-        // Why: a storage is restored as a whole, and reported object by object. In between, both the returning and the going
-        // Workloads hold their quota. That state was judged when it was first stored.
+        // Why not judged: a restore is reported object by object. In between, Workloads that return and Workloads that go both
+        // hold quota. The restored state was judged when it was first stored.
         if *seen.change.user == *RESTORER {
             return;
         }
@@ -120,7 +120,7 @@ impl Quota {
 }
 
 impl Cluster {
-    /// The use of a Workload: the amounts of its admission, minus the pods that are not needed any more.
+    /// The use of a Workload: the amounts of its admission, without its reclaimable pods.
     fn use_of(&mut self, workload: &Value) -> Use {
         let mut amounts = BTreeMap::new();
         if !holds_quota(workload) {
@@ -250,7 +250,7 @@ impl Cluster {
     }
 }
 
-/// Whether a Workload that may run on the cluster it names has given its quota back.
+/// Whether a Workload may run on the cluster that it names, but holds no quota.
 fn lends_what_may_be_used(workload: &Value) -> bool {
     let named = !text(workload, &["status", "clusterName"]).is_empty();
     named && !holds_quota(workload) && !is_true(workload, "Finished") && !is_deleting(workload)

@@ -1,8 +1,8 @@
 //! I3, for the objects that configure the federation: at rest their condition `Active` is True again, and a queue counts the
 //! Workloads that hold its quota (I4).
 //!
-//! Why: a queue, check or worker that is wrongly shown as unusable keeps jobs waiting. So does quota that an engine counts as held
-//! although no Workload holds it.
+//! Why: jobs wait for ever if a queue, check or worker is wrongly shown as unusable, or if an engine counts quota as held that no
+//! Workload holds.
 
 use super::Findings;
 use super::book::{Book, CHECKS, CLUSTERS};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::book::Seen;
 use super::{Findings, Rules};
 
-/// The auditor of I8: the texts to look for, plain and as they look inside of Base64.
+/// The auditor of I8: the texts to look for, plain and in Base64.
 pub(super) struct Secrets {
     forms: Vec<String>,
     /// Length in bytes of the shortest form: most texts of an object are shorter and need no search.
@@ -53,13 +53,13 @@ impl Secrets {
     }
 }
 
-/// A text, and the middle of its Base64 for each of the three positions in which it can begin there.
+/// A text, and its Base64 for each of the three offsets at which it can begin, without the letters that depend on its neighbours.
 fn forms(canary: &str) -> Vec<String> {
     let mut forms = vec![canary.to_owned()];
     for shift in 0..3 {
         let shifted: Vec<u8> = std::iter::repeat_n(b'-', shift).chain(canary.bytes()).collect();
         let encoded = STANDARD_NO_PAD.encode(&shifted);
-        // Four letters of the code are three bytes: letters that share a byte with a neighbour are left out.
+        // Four letters of Base64 are three bytes. Letters that also encode bytes of neighbouring text are left out.
         let whole = shifted.len() / 3 * 4;
         let first = if shift == 0 { 0 } else { 4 };
         if let Some(middle) = encoded.get(first..whole).filter(|middle| middle.len() >= 8) {

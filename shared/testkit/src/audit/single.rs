@@ -23,9 +23,9 @@ use super::word::Words;
 pub struct Overlap {
     /// Namespace and name of the manager's Workload.
     pub subject: String,
-    /// When the second one began.
+    /// When the job began to run on a second cluster.
     pub from: Timestamp,
-    /// When only one was left.
+    /// When the job ran on one cluster only again.
     pub until: Timestamp,
 }
 
@@ -33,22 +33,22 @@ pub struct Overlap {
 #[derive(Clone, Copy, Debug)]
 struct Double {
     from: Timestamp,
-    /// Whether no rule forbids it.
+    /// Whether the policy or an excuse (a backup, a given-up run) allows this overlap.
     accepted: bool,
     /// Whether an administrator gave up all but one of the runs.
     given_up: bool,
 }
 
-/// The auditor of I1: the objects that may have pods, and the pods, by Workload and cluster. Why not by UID too: a Workload that is
-/// deleted and made anew is of the same job, which must not run beside itself either.
+/// The auditor of I1: the pods, and the jobs that may have pods, by Workload and cluster. Why not by UID too: a Workload that is
+/// deleted and created again belongs to the same job, and the job must not run twice.
 #[derive(Default)]
 pub(super) struct Single {
     live: BTreeMap<Name, BTreeMap<Arc<str>, BTreeSet<Place>>>,
     double: BTreeMap<Name, Double>,
-    /// UIDs of objects that a backup brought back or removed. No process is at fault for them: a controller that has not seen the
-    /// restore yet makes pods for a job that is gone.
+    /// UIDs of objects that a restore brought back or removed. No process is at fault for them: a controller that has not seen the
+    /// restore yet may create pods for a removed job.
     revived: BTreeSet<Arc<str>>,
-    /// Objects that are live because of it.
+    /// Objects whose UID, or whose controller's UID, is in `revived`.
     ghosts: BTreeSet<Place>,
     overlaps: Vec<Overlap>,
 }
@@ -67,7 +67,7 @@ impl Single {
         let live = match seen.after() {
             None => false,
             Some(pod) if seen.is_pod() => is_live_pod(pod),
-            // Why not on the manager: the job there is let go to look like the job that runs elsewhere.
+            // Why not on the manager: its job only mirrors the job that runs on a worker, and has no pods.
             Some(job) => !seen.on_manager && is_let_go(job),
         };
         if *seen.change.user == *RESTORER {
@@ -125,7 +125,7 @@ impl Single {
             }
         };
         let double = self.double.entry(case.clone()).or_insert_with(judge);
-        // Why once more: beside a run that was given up, a run may begin that was not.
+        // Why judge again: beside the given-up run a further run may begin that was not given up.
         if double.given_up && !given_up {
             *double = Double {
                 from: double.from,
@@ -137,7 +137,7 @@ impl Single {
         }
     }
 
-    /// An overlap that does not end is broken under every policy.
+    /// An overlap that does not end breaks I1 under every policy.
     pub(super) fn at_rest(&self, findings: &mut Findings) {
         for case in self.double.keys() {
             findings.about("I1", case, format!("still {}", said(&self.live[case])));
@@ -149,8 +149,8 @@ impl Single {
     }
 }
 
-/// Whether a job is of an earlier dispatch. That dispatch was over before a backup brought the job back, and the manager believes
-/// it no more.
+/// Whether a job belongs to an earlier dispatch than the present one. If a backup brings such a job back, its end does not count:
+/// the manager ignores it.
 fn is_of_the_past(book: &Book, run: &Run, job: &Value) -> bool {
     let now = book.local(&run.case).and_then(|workload| epoch(workload));
     matches!((epoch(job), now), (Some(then), Some(now)) if then < now)
@@ -169,13 +169,13 @@ struct Ended {
 }
 
 impl Ended {
-    /// Why also by its number: the job may be sent to that cluster again, once the cluster is back.
+    /// Whether an administrator gave up this run. Why also by dispatch: the job may be sent to the same cluster again later.
     fn was_given_up(&self, run: &Run, words: &Words) -> bool {
         words.released(&run.case, &self.on) || words.was_given_up(&run.case, &self.on, self.epoch)
     }
 }
 
-/// Whether an administrator took the manager's finalizer off the job, which would have kept it until the manager had read its end.
+/// Whether an administrator removed the manager's finalizer. It would have kept the job until the manager had read its end.
 fn is_torn_off(seen: &Seen<'_>) -> bool {
     let holds = |job: &Value| {
         let held = list(job, &["metadata", "finalizers"]);
@@ -190,11 +190,11 @@ fn is_torn_off(seen: &Seen<'_>) -> bool {
 pub(super) struct Outcomes {
     endings: BTreeMap<Run, u32>,
     ended: BTreeMap<Run, Ended>,
-    /// UIDs of jobs that a backup brought back: they start again in any case.
+    /// UIDs of jobs that a backup brought back. Their new start breaks no rule.
     revived: BTreeSet<Arc<str>>,
     /// UIDs of jobs that failed because they were being deleted.
     killed: BTreeSet<Arc<str>>,
-    /// UIDs of jobs that lost the manager's finalizer by force.
+    /// UIDs of jobs whose finalizer of the manager an administrator removed.
     torn: BTreeSet<Arc<str>>,
 }
 
@@ -230,8 +230,8 @@ impl Outcomes {
             let before = seen.both().map(|(old, _)| old);
             if let Some(end) = job_end(new) {
                 let was_sent_here = book.cases[&run.case].named.contains(&seen.place.cluster);
-                // Why: a deletion in the foreground ends the pods of a job first, and the job counts them as failed until it is
-                // gone. It was taken back, so that is no end of its work.
+                // Why: a foreground deletion ends the pods first, and the job counts them as failed until it is gone. That is not
+                // the outcome of the job.
                 if before.is_some_and(|old| is_deleting(old) && job_end(old).is_none()) {
                     self.killed.insert(uid(new).into());
                 }
@@ -251,8 +251,8 @@ impl Outcomes {
                 }
             } else if is_let_go(new)
                 && !before.is_some_and(is_let_go)
-                // Why: a job that is being deleted gets no pods any more, even if a worker that has not seen the deletion yet lets
-                // it go.
+                // Why: a job that is being deleted gets no pods, even if a worker that has not seen the deletion yet unsuspends
+                // it.
                 && !is_deleting(new)
                 && !self.revived.contains(uid(new))
             {
@@ -261,7 +261,7 @@ impl Outcomes {
         }
     }
 
-    /// A storage was restored, or the job was deleted by force: its end is stored nowhere any more, unless the manager shows it too.
+    /// Forgets the end of a job after a restore or a forced deletion, unless the manager shows that end: it is stored nowhere else.
     fn forget_end(&mut self, book: &Book, seen: &Seen<'_>, run: &Run) {
         let ended_here = self
             .ended
@@ -287,13 +287,13 @@ impl Outcomes {
         findings: &mut Findings,
     ) {
         let cluster = &seen.place.cluster;
-        // Why an outcome: a Workload that ended because its job was deleted tells nothing to the copy that was just under way, and
-        // it contradicts no run.
+        // Why only with an outcome: the Workload of a deleted job is Finished without one. A copy of the job that starts at the
+        // same moment contradicts nothing.
         if { book.local(&run.case) }.is_some_and(|w| workload_end(w).is_some()) {
             let what = format!("its job is let go on {cluster} after the Workload is Finished");
             findings.about("I11", &run.case, what);
         }
-        // Why Wait only: with the other policies an end that the manager could not see does not count.
+        // Why Wait only: under the other policies the manager may start the job again before it has read the end.
         let Some(ended) = self
             .ended
             .get(run)
@@ -308,13 +308,13 @@ impl Outcomes {
         }
     }
 
-    /// The end that users see on the job is the end that its Workload shows.
+    /// At rest the job and its Workload on the manager show the same end.
     pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
         for (place, job) in book.local_jobs() {
             let Some((case, workload)) = book.workload_of(place, job) else {
                 continue;
             };
-            // Why not pods of a group: it has succeeded when one of them has.
+            // Why not pods of a group: the group succeeds if one of its pods does, so another pod may have failed.
             if let (Some(shown), Some(told)) = (job_end(job), workload_end(workload))
                 && shown != told
                 && group(job).is_empty()

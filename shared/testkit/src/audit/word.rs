@@ -1,8 +1,8 @@
-//! An administrator's word that what runs on a lost cluster is lost: annotation `roadstead.dev/given-up`, with the time at which
-//! condition `Active` became False. It answers that loss and no other; nothing else that is done to a cluster gives it.
+//! An administrator gives up the runs on a lost cluster: annotation `roadstead.dev/given-up`, with the time at which condition
+//! `Active` became False. It is valid for that loss only. Deleting or removing the cluster does not give up its runs.
 //!
-//! With the word a job may run elsewhere although the old run may go on (I1, I11), under every policy, and the old run must be
-//! given up soon. Without it the policy decides.
+//! With the annotation the manager must give up the old run soon, and the job may run elsewhere although the old run may go on
+//! (I1, I11), under every policy. Without it the policy decides.
 //!
 //! *Source*: `spec/safety.md 3.5`.
 
@@ -23,20 +23,20 @@ const ALLOWANCE: SignedDuration = SignedDuration::from_secs(30);
 /// The annotation by which an administrator gives up the runs on a cluster: the time of its loss.
 const GIVEN_UP: &str = "roadstead.dev/given-up";
 
-/// Which clusters are given up, and which runs were let go because of that.
+/// Which clusters an administrator gave up, and which runs the manager gave up because of that.
 #[derive(Default)]
 pub(super) struct Words {
-    /// Clusters that were shown as lost when they were last seen.
+    /// Clusters whose condition `Active` was not True when the MultiKueueCluster last changed.
     lost: BTreeSet<Arc<str>>,
-    /// Since when the word about a cluster stands.
+    /// Clusters that are given up, and since when.
     given: BTreeMap<Arc<str>, Timestamp>,
-    /// Since when a Workload names its cluster.
+    /// The cluster that each Workload names, and since when.
     placed: BTreeMap<Name, (Arc<str>, Timestamp)>,
-    /// Runs that the manager gave up on such a word.
+    /// Runs that the manager took back while their cluster was given up.
     released: BTreeSet<(Name, Arc<str>)>,
-    /// The number of the last dispatch that was given up so, of each cluster: the Workload may be sent there again.
+    /// The number of the last dispatch in `released`, kept also after the Workload was sent to that cluster again.
     given_up: BTreeMap<(Name, Arc<str>), u64>,
-    /// Clusters whose MultiKueueCluster went while they were lost: the manager cannot take back what is there.
+    /// Clusters whose MultiKueueCluster was deleted while they were lost: the manager cannot delete its objects there.
     abandoned: BTreeSet<Arc<str>>,
 }
 
@@ -59,18 +59,18 @@ impl Words {
         self.given.contains_key(cluster)
     }
 
-    /// Whether the manager gave up a run on a cluster because an administrator said that it is lost.
+    /// Whether the manager gave up the last run on this cluster because an administrator gave the cluster up.
     pub(super) fn released(&self, case: &Name, cluster: &Arc<str>) -> bool {
         self.released.contains(&(case.clone(), cluster.clone()))
     }
 
-    /// Whether that was so of the run of this dispatch.
+    /// Whether the manager gave up the run of this dispatch for the same reason; false without a number.
     pub(super) fn was_given_up(&self, case: &Name, cluster: &Arc<str>, epoch: Option<u64>) -> bool {
         let last = self.given_up.get(&(case.clone(), cluster.clone()));
         last.zip(epoch).is_some_and(|(last, epoch)| epoch <= *last)
     }
 
-    /// Whether a cluster went while it was lost and has not come back.
+    /// Whether the MultiKueueCluster was deleted while the cluster was lost, and does not exist again.
     pub(super) fn is_abandoned(&self, cluster: &str) -> bool {
         self.abandoned.contains(cluster)
     }
@@ -124,8 +124,8 @@ impl Words {
         }
     }
 
-    /// Judges when the word about a cluster ends, or the run does: Workloads that were there when it was given must have been
-    /// released in time.
+    /// Called at the end of a given-up state or of the simulation: the manager must have given up in time every Workload that named
+    /// the cluster before.
     fn judge(
         &self,
         book: &Book,
@@ -160,7 +160,7 @@ impl Words {
     }
 }
 
-/// Whether the word on this MultiKueueCluster is about the loss that it shows.
+/// Whether the annotation of this MultiKueueCluster names the loss that its condition `Active` shows.
 fn is_given_up(cluster: &Value) -> bool {
     let word = text(cluster, &["metadata", "annotations", GIVEN_UP]);
     let shown = condition(cluster, "Active").filter(|active| text(active, &["status"]) == "False");

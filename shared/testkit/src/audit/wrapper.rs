@@ -1,9 +1,9 @@
-//! The promise about an `AppWrapper` on the worker that runs it: its quota is not free while a pod of it lives, unless it is being
-//! deleted. And an attempt begins only when no pod of the attempt before lives.
+//! Two rules for an `AppWrapper` on the worker that runs it. While one of its pods lives, its quota must not be free, unless the
+//! `AppWrapper` is being deleted. An attempt begins only when no pod of the attempt before lives.
 //!
-//! Why not when it is being deleted: the quota of a job goes with the job (`spec/jobs.md 15.37`, `spec/known-faults.md`).
+//! Why not during a deletion: the quota of a job goes with the job (`spec/jobs.md 15.37`, `spec/known-faults.md`).
 //!
-//! The auditors of all jobs also judge that nothing of it remains when it is gone ([`super::orphan`]), and that it ends
+//! The auditors of all jobs also judge that an `AppWrapper` leaves no objects behind ([`super::orphan`]), and that it ends
 //! ([`super::lost`]).
 //!
 //! *Source*: `spec/appwrapper.md 2.3` (T20, T23 to T25, T28), 2.5.
@@ -38,7 +38,7 @@ pub(super) struct Wrappers {
     restored: BTreeSet<Arc<str>>,
     /// The `AppWrappers` and other jobs that are being deleted or gone, by cluster and case.
     going: BTreeSet<(Arc<str>, Name)>,
-    /// Namespaces that end, by cluster: there the holder of the quota goes as well as its user.
+    /// Namespaces that are being deleted or gone, by cluster: the Workload that holds the quota goes with the pods.
     ending: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
@@ -94,7 +94,7 @@ impl Wrappers {
         }
     }
 
-    /// A pod lives: no pod of another attempt may.
+    /// Judges whether pods of two attempts live. Called when a pod lives.
     fn judge_attempts(&self, here: &(Arc<str>, Name), findings: &mut Findings) {
         let (cluster, case) = here;
         let mut attempts: BTreeMap<&Arc<str>, &Arc<str>> = BTreeMap::new();
@@ -110,7 +110,7 @@ impl Wrappers {
         }
     }
 
-    /// A pod lives, or the quota may have been freed.
+    /// Judges whether the quota is free while a pod lives. Called when a pod lives or the copy of the Workload changes.
     fn judge_quota(&self, book: &Book, here: &(Arc<str>, Name), findings: &mut Findings) {
         let (cluster, case) = here;
         let Some(pod) = self.pods.get(here).and_then(|pods| pods.keys().next()) else {

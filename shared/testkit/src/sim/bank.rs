@@ -1,4 +1,4 @@
-//! The test of the tests: plants a known bug and counts how many seeds pass until a run breaks an invariant by it.
+//! Tests the simulation itself: plants a known bug and counts how many seeds it takes until a run breaks an invariant.
 
 use roadstead_core::dispatch::Bug;
 

@@ -1,4 +1,4 @@
-//! The time: the true time, and what each host believes.
+//! The true time, and the time that each host's clock shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -37,13 +37,13 @@ impl TrueTime {
         start.saturating_add(self.elapsed()).unwrap_or(start)
     }
 
-    /// Sleeps until so long after the beginning.
+    /// Sleeps until `at` after the start of the run.
     pub(super) async fn sleep_until(&self, at: Duration) {
         tokio::time::sleep_until(self.origin + at).await;
     }
 }
 
-/// The time that one host believes.
+/// The clock of one host, which may be off, drift and jump.
 #[derive(Debug)]
 pub(super) struct HostClock {
     time: TrueTime,

@@ -12,20 +12,20 @@ use super::kind::JobKind;
 
 /// When the trouble may begin, and when all of it is over, after the start of the run.
 pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
-/// Entries of one run at most, without lost events.
+/// Most entries that [`roll`] makes for one run.
 const ENTRIES_MAX: usize = 9;
 /// One run in this many loses events.
 const LOSES_EVENTS: u32 = 6;
-/// The random stream of one seed that decides it. Why a stream of its own: with the common stream, every seed that is written down
-/// anywhere would mean something else from now on.
+/// The random stream that decides whether a run loses events. Why its own stream: one more draw from the common stream would change
+/// the run of every seed that is written down in a test or a report.
 const LOSES_EVENTS_STREAM: u64 = 12;
 
 /// In one run of this many with jobs of several kinds, a worker does not serve one of these kinds for a while.
 const LACKS_KIND: u32 = 3;
-/// The random stream that decides it, for the same reason.
+/// The random stream that decides about `LACKS_KIND`; its own, for the same reason.
 const LACKS_KIND_STREAM: u64 = 20;
 
-/// Which side of an API call.
+/// Whether a process dies before or after an API call is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The call never arrives.
@@ -37,9 +37,9 @@ pub enum Side {
 /// Which way a network is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nothing gets through.
+    /// Neither requests nor answers arrive.
     Both,
-    /// Requests do not arrive; what is under way the other way does.
+    /// Requests do not arrive; answers and events that are under way do.
     Requests,
     /// Requests arrive and are carried out; answers and events do not come back.
     Answers,
@@ -54,7 +54,7 @@ pub struct Link {
     pub to: usize,
 }
 
-/// What an account may not do any more.
+/// The requests that an account has lost the right to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Anything: its token has expired (401).
@@ -189,8 +189,8 @@ pub enum Fault {
         /// On which link.
         link: Link,
     },
-    /// Watches leave out each k-th event, and go on without an error (F12). It shows only when a cache is compared with what is
-    /// stored.
+    /// Watches leave out every k-th event, and go on without an error (F12). A process notices this only when it compares its cache with
+    /// the stored objects.
     ///
     /// Spec: safety F12
     LoseEvents {
@@ -199,21 +199,21 @@ pub enum Fault {
         /// One event in this many, counted over all watches of the link from the beginning of the entry; bookmarks are not counted.
         every: u64,
     },
-    /// The API server forgets the past: watches expire with 410 (F14).
+    /// The API server drops the history of changes: watches expire with 410 (F14).
     ///
     /// Spec: safety F14
     Compact {
         /// Of which cluster.
         cluster: usize,
     },
-    /// The API server is away and keeps its objects (F3, F4).
+    /// The API server cannot be reached, and keeps its objects (F3, F4).
     ///
     /// Spec: safety F3, F4
     ServerDown {
         /// Of which cluster.
         cluster: usize,
     },
-    /// Reads that may be old are answered from what was stored when this began, and watches show old events (F13).
+    /// Reads that accept old data get the state at the beginning of this fault, and watches lag behind (F13).
     Stale {
         /// On which link.
         link: Link,
@@ -227,19 +227,19 @@ pub enum Fault {
         /// The lost right.
         right: Right,
     },
-    /// When this ends, the storage is restored from a backup that was made when it began (F15).
+    /// When this fault ends, the storage is restored from a backup of its beginning (F15).
     Rewind {
         /// Of which cluster.
         cluster: usize,
     },
-    /// A namespace is deleted, and created again when this ends (F27).
+    /// A namespace is deleted, and created again when this fault ends (F27).
     NoNamespace {
         /// On which cluster.
         cluster: usize,
         /// Which of the worker's namespaces.
         which: Space,
     },
-    /// A worker's API server no longer serves a kind, whose objects and pods go at once, and serves it again when this ends (F26).
+    /// A worker's API server stops serving a kind, and its objects and pods are removed at once. It serves the kind again at the end (F26).
     ///
     /// Spec: safety F26
     NoKind {
@@ -290,8 +290,8 @@ impl fmt::Display for Entry {
 }
 
 impl Fault {
-    /// The cluster on which the manager's writes may be late because of it; 0, the manager's own, means all of them. A fault of a
-    /// worker's own process delays no write of the manager.
+    /// The cluster on which this fault may delay the manager's writes; 0, the manager's own, means all clusters. A fault of a worker's
+    /// own process delays no write of the manager.
     pub fn troubles(&self) -> Option<usize> {
         match *self {
             Self::Crash { process } | Self::CrashAtCall { process, .. } | Self::ClockJump { process, .. } => {
@@ -320,13 +320,13 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether its effect may show long after its end. An event that a watch left out is unknown until the cache is compared with
-    /// what is stored, and that is later than the end of any trouble.
+    /// Whether this fault may have effects long after its end. If a watch leaves out an event, the process misses it until it compares
+    /// its cache with the stored objects, and that may be long after all faults.
     pub fn lingers(&self) -> bool {
         matches!(self, Self::LoseEvents { .. })
     }
 
-    /// The cluster whose engine cannot reach its own API server because of it. A dead engine is known from its process.
+    /// The cluster whose engine this fault keeps from its own API server. Not for crashes: the auditor sees a process start and end.
     pub fn blinds(&self) -> Option<usize> {
         match *self {
             Self::Cut { link, .. }
@@ -339,13 +339,13 @@ impl Fault {
             | Self::DropWatches { link }
             | Self::Stale { link, .. }
             | Self::Deny { link, .. } => (link.from == link.to).then_some(link.to),
-            // Why: an engine that starts while there is no lease assumes that its manager keeps none.
+            // Why: an engine that starts while the lease is deleted assumes that its manager keeps no lease, and does not fence.
             Self::NoNamespace {
                 cluster,
                 which: Space::Leases,
             }
             | Self::ServerDown { cluster } => Some(cluster),
-            // Why not lost events: an engine reads the lease that it fences by with a get, and no watch has a part in it.
+            // Why not lost events: an engine reads its lease with a get, without a watch, so lost events do not stop it from fencing.
             Self::NoNamespace { .. }
             | Self::NoKind { .. }
             | Self::LoseEvents { .. }
@@ -369,7 +369,7 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     let mut entries: Vec<Entry> = (0..number).map(|_| entry(dice, workers)).collect();
     entries.sort_by_key(|entry| entry.at);
     let mut rivals = 0;
-    // Why not both: a manager whose lease is deleted has no claim any more, and the next manager that comes is right.
+    // Why not both: a manager whose lease was deleted has lost its claim, so a second manager of the same name may take the worker.
     let is_unclaimed = |entry: &Entry| {
         matches!(
             entry.fault,
@@ -390,7 +390,7 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     entries
 }
 
-/// Lost events, in a share of the runs whatever else goes wrong in them.
+/// Lost events, in one of [`LOSES_EVENTS`] runs, independent of its other faults.
 pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     dice.set_stream(LOSES_EVENTS_STREAM);
@@ -407,7 +407,7 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
     })
 }
 
-/// A worker that lacks one of the kinds of a `CustomResourceDefinition`, in a share of the runs, beside these troubles.
+/// A worker that does not serve one kind of [`JobKind::DEFINED`], in one of [`LACKS_KIND`] runs, beside the faults `others`.
 pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     dice.set_stream(LACKS_KIND_STREAM);
@@ -417,7 +417,7 @@ pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> 
     let (at, lasts) = time(&mut dice);
     let cluster = dice.random_range(1..=workers);
     let kind = JobKind::DEFINED[dice.random_range(0..JobKind::DEFINED.len())];
-    // Why not both: a restored storage has the definition of the kind again, with the jobs.
+    // Why not both: a restored storage would bring back the definition of the kind and its jobs too early.
     let goes_back = |entry: &Entry| entry.fault == Fault::Rewind { cluster };
     (!others.iter().any(goes_back)).then_some(Entry {
         at,
@@ -452,7 +452,7 @@ fn time(dice: &mut ChaCha8Rng) -> (Duration, Duration) {
 fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
     let (at, lasts) = time(dice);
     let fault = fault(dice, workers);
-    // A trouble that may strike at any time, or that stays, is over when all troubles are.
+    // A fault without an end of its own, or one that may strike at any time, ends with the last fault.
     let lasts = match fault {
         Fault::CrashAtCall { .. } | Fault::ClockJump { .. } | Fault::Rival { .. } => {
             TROUBLE.1.saturating_sub(at)
@@ -572,7 +572,7 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
                 Called::Otherwise
             },
         },
-        // Why not further back: rounds and pauses of the product follow the wall clock, and would last that much longer.
+        // Why at most 30 s back: rounds and pauses of the product follow the wall clock, so a jump back makes them that much longer.
         _ => Fault::ClockJump {
             process,
             secs: [-30, 30, 3_600][dice.random_range(0..3)],

@@ -10,23 +10,23 @@ use roadstead_api::constants::{annotations, finalizers, gates, labels};
 use roadstead_world::Kind as Played;
 use serde_json::{Value, json};
 
-/// How long an `AppWrapper` waits before it tries again, and for pods that do not start in runs that play this. Why so short: a run
-/// is quiet meanwhile, and would be judged.
+/// How long an `AppWrapper` waits before its next attempt, and ([`WARMUP`]) for pods that do not start. Why so short: nothing is
+/// written during a longer wait, so the run would be judged too early.
 const RETRY_PAUSE: &str = "10s";
 const WARMUP: &str = "20s";
-/// How many times it tries again.
+/// How many further attempts an `AppWrapper` makes.
 const RETRIES: &str = "2";
-/// The role of every plain pod: those of a group are alike.
+/// The role of every plain pod: all pods of a group have the same role.
 const ROLE: &str = "main";
 
-/// The trouble of an `AppWrapper`'s children, beside that of all jobs.
+/// What goes wrong with the jobs that an `AppWrapper` creates, in addition to the faults of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
     /// No trouble.
     Well,
-    /// The pod of the first one never starts.
+    /// The pod of the first created job never starts.
     Hangs,
-    /// All of them are deleted once.
+    /// All created jobs are deleted once.
     Vanishes,
 }
 
@@ -63,7 +63,7 @@ impl JobKind {
         Self::AppWrapper,
         Self::Pod,
     ];
-    /// The kinds of `CustomResourceDefinition`s; they go with their definition.
+    /// The kinds that a `CustomResourceDefinition` defines: [`Fault::NoKind`](super::fault::Fault::NoKind) can remove them.
     pub const DEFINED: [Self; 3] = [Self::JobSet, Self::PyTorchJob, Self::RayJob];
 
     pub(super) const fn framework(self) -> &'static str {
@@ -204,13 +204,13 @@ impl JobKind {
         }
     }
 
-    /// The same as an object that its own cluster runs.
+    /// As [`Self::object`], for a job that its own cluster runs, without a manager.
     pub(super) fn unmanaged(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let mut object = self.object(metadata, pods, template);
         let holder = match self {
             Self::Job | Self::JobSet | Self::RayJob | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
-            // Why bare: it is not managed by the product, and it is still held.
+            // Why only these metadata: the pod must not carry the product's marks, and its gates still hold it.
             Self::Pod => {
                 object["metadata"] = metadata.clone();
                 return object;
@@ -223,8 +223,8 @@ impl JobKind {
     }
 }
 
-/// The spec of a `RayJob`. The template is for the pod whose end is that of the job: the submitter, or the only pod. All others run
-/// until the cluster is removed.
+/// The spec of a `RayJob`. The pod that ends the job has this template: the submitter, or the head if there is only one pod. All
+/// other pods run until the Ray cluster is removed.
 fn ray_job(pods: i64, template: &Value) -> Value {
     let mut spec = json!({
         "suspend": true, "managedBy": MULTIKUEUE, "shutdownAfterJobFinishes": true, "submissionMode": "HTTPMode",
@@ -246,7 +246,7 @@ fn ray_job(pods: i64, template: &Value) -> Value {
     spec
 }
 
-/// The marks of a pod that is held, and its spec, as the webhook leaves them.
+/// Adds the product's marks of a held pod to `metadata`, and returns its gated spec, as the webhook would.
 fn hold(metadata: &mut Value, template: &Value) -> Value {
     metadata["labels"][labels::MANAGED] = labels::TRUE.into();
     metadata["finalizers"] = json!([finalizers::MANAGED]);
@@ -263,7 +263,7 @@ fn hold(metadata: &mut Value, template: &Value) -> Value {
     spec
 }
 
-/// Makes a pod a member of a group of `total` pods. Why no retry: nothing here creates another pod in its place.
+/// Makes a pod a member of a group of `total` pods. Why not retriable: no controller here replaces a pod that failed.
 pub(super) fn join_group(pod: &mut Value, group: &str, total: i64) {
     pod["metadata"]["labels"][labels::POD_GROUP_NAME] = group.into();
     let said = &mut pod["metadata"]["annotations"];
@@ -271,7 +271,7 @@ pub(super) fn join_group(pod: &mut Value, group: &str, total: i64) {
     said[annotations::RETRIABLE_IN_GROUP] = "false".into();
 }
 
-/// A request to create a pod, as the webhook of its cluster leaves it.
+/// The body of a request to create a managed pod, with the finalizer that the webhook of its cluster would add; `None` for others.
 pub(super) fn admitted(body: &Bytes) -> Option<Bytes> {
     let mut pod: Value = serde_json::from_slice(body).ok()?;
     if pod["metadata"]["labels"][labels::MANAGED] != labels::TRUE {

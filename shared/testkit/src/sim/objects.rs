@@ -18,9 +18,9 @@ use super::script::{JobPlan, POLICIES, Script, WorkerPlan};
 pub(super) const NAMESPACE: &str = "team";
 /// The namespace of the product's own objects.
 pub(super) const SYSTEM: &str = "kueue-system";
-/// The namespace of the managers' leases on workers: one of its own, so that it can be deleted by itself.
+/// The namespace of the managers' leases on workers. Why its own: a fault can delete it alone.
 pub(super) const LEASES: &str = "roadstead-system";
-/// The name under which a user's writes are made.
+/// The user name of users' writes.
 const USER: &str = "user";
 const QUEUE: &str = "main";
 const FLAVOR: &str = "default";
@@ -135,7 +135,7 @@ fn local_queue(name: &str, leads_to: &str) -> (String, Value) {
     )
 }
 
-/// The name of a queue: on the manager its own ClusterQueue too, on workers a LocalQueue only.
+/// The name of the queue with this policy. On the manager it is a LocalQueue and a ClusterQueue, on workers a LocalQueue only.
 const fn queue_name(says: Option<WorkerLostPolicy>) -> &'static str {
     match says {
         None => QUEUE,
@@ -233,7 +233,7 @@ pub(super) async fn forge(managers: &[&Server], worker: &Server, number: usize, 
         let (_, local) = ask(manager, Method::GET, &path, None).await;
         let all = local["items"].as_array().into_iter().flatten();
         let here = all.filter(|workload| workload["status"]["clusterName"] == cluster_name(number));
-        // Why the name is enough: it is made from the UID of the job, which is unique among all managers.
+        // Why compare only names: a Workload's name is made from its job's UID, so no two managers have the same name.
         chosen.extend(here.filter_map(|workload| workload["metadata"]["name"].as_str().map(str::to_owned)));
     }
     let (_, copies) = ask(worker, Method::GET, &path, None).await;
@@ -336,7 +336,7 @@ pub(super) fn config_path() -> String {
 pub(super) enum Trust {
     /// By its certificate.
     Worker,
-    /// By nothing, so the product must refuse it.
+    /// By nothing (`insecure-skip-tls-verify`), so the product must refuse the kubeconfig.
     Nobody,
 }
 
@@ -474,6 +474,5 @@ pub(super) fn cluster_at(server: &str) -> Option<usize> {
     name.split('.').next()?.parse().ok()
 }
 
-/// A certificate in the shape that a kubeconfig needs; it is never used here. It is the text `-----BEGIN CERTIFICATE-----`,
-/// nothing, `-----END CERTIFICATE-----`, in base64.
+/// An empty PEM certificate in base64, because a kubeconfig must have one. The simulation never uses it.
 const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";

@@ -1,4 +1,4 @@
-//! One run: everything starts, users act, faults come and heal, everything calms down, and then it is judged.
+//! One run: the clusters and processes start, users act, faults come and end, time passes, and then the auditors judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,22 +23,22 @@ use super::trace::{Keep, Trace};
 use crate::audit::ending::Ending;
 use crate::audit::{Auditor, Clocks, Rules};
 
-/// How long nothing may have been written before a run is judged.
+/// A run is judged after nothing but renewals was written for this long.
 const QUIET: Duration = Duration::from_mins(1);
-/// How long it may take after that until it is quiet.
+/// How long after [`Script::settles_after`] the player waits for this quiet; then it judges anyway.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// The longest pause after which a worker that failed for a Workload is asked again: it doubles with each failure
-/// (`manager/src/dispatch/memory.rs`). That is more than a run is given to settle.
+/// The manager's longest pause before it asks a worker again that failed for a Workload; the pause doubles with each failure
+/// (`manager/src/dispatch/memory.rs`). It can exceed the time that a run has to settle.
 const TRY_AGAIN: Duration = Duration::from_mins(10);
 /// How often the player checks whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
-/// One seed in this many is played until every late event is past, even if all jobs are done. Why not all: renewals of leases over
-/// minutes without other events are most of a run.
+/// One seed in this many is played until no late event can come, even if all jobs have ended. Why not every seed: minutes in which
+/// processes only renew leases would be the largest part of the cost.
 const PATIENT_EVERY: u64 = 8;
-/// How often another client forges a status, and how often at most.
+/// The pause between two forgeries of another client, and the largest number of them.
 const FORGE_EVERY: Duration = Duration::from_secs(4);
 const FORGERIES_MAX: u32 = 10;
-/// Resources that may be written for ever.
+/// Resources that are written even when nothing happens. Their writes do not delay the judgement.
 const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
 /// Panics in all runs of this process, with the message of the last one.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -107,8 +107,8 @@ impl Player {
         Ok(outcome)
     }
 
-    /// Whether one more run of a script leaves the same trace. Only the script itself is played: what it was compared with says
-    /// nothing about its trace.
+    /// Whether a further run of a script leaves the same trace. It plays only the script itself, not the run without faults that
+    /// [`Player::play`] compares it with.
     ///
     /// *Errors*: the run could not be set up.
     pub fn repeats(&self, script: &Script, outcome: &Outcome) -> Result<bool, String> {
@@ -160,7 +160,7 @@ fn rules(script: &Script) -> Rules {
     let jumps = |entry: &Entry| matches!(entry.fault, Fault::ClockJump { secs: ..0, .. });
     Rules {
         policy: script.lost,
-        // Why: a slow clock runs back too, when another host's time is taken over.
+        // Why only jumps back: a clock that is merely wrong, fast or slow never goes back.
         clocks: if script.faults.iter().any(|(_, entry)| jumps(entry)) {
             Clocks::Jump
         } else {
@@ -231,7 +231,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
         let wrote = *last.0.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = now >= wrote + QUIET + LOOK;
         let is_over = || !is_patient && is_over(script, &stage, &auditor, &rivals);
-        // Why: a job that waits for its next try has not come to the end that it is compared by.
+        // Why: a job that waits for its next try has no final state yet that can be compared.
         let is_due = || now < wrote + TRY_AGAIN && lock(&auditor).waits(|name| compared.contains(name));
         let calm = quiet && ((now >= settled && !is_due()) || is_over());
         if calm || now > settled + PATIENCE {
@@ -262,7 +262,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     Ok((outcome, stage.trace.clone()))
 }
 
-/// Whether no more is to come: no auditor has a finding, and each job has ended, is deactivated, or can never get quota.
+/// Whether the run can end now: no auditor has a finding, and each job has ended, is deactivated, or can never get quota.
 fn is_over(script: &Script, stage: &Stage, auditor: &Mutex<Auditor>, rivals: &Mutex<Rivals>) -> bool {
     let hopeless = script.hopeless_jobs();
     let rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,7 +273,7 @@ fn is_over(script: &Script, stage: &Stage, auditor: &Mutex<Auditor>, rivals: &Mu
     rival_is_over && lock(auditor).is_over(stage.now(), |name| hopeless.contains(name))
 }
 
-/// How a second manager is judged: by the same rules, or by doing nothing at all when it must be refused.
+/// How a second manager is judged. With a name of its own it is judged like the first; with the same name it must write nothing.
 enum Rivals {
     None,
     Judged(Box<Auditor>),
@@ -290,7 +290,7 @@ impl Rivals {
                 manager_users: vec![RIVAL_USER.to_owned()],
                 origin: RIVAL.to_owned(),
                 policy: WorkerLostPolicy::Wait,
-                // Why: only the first one learns which clusters have trouble.
+                // Why no limit: only the auditor of the first manager is told which clusters have trouble.
                 placement_max: SignedDuration::MAX,
                 ..rules(script)
             }))),
@@ -381,7 +381,7 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
     }
 }
 
-/// How many troubles each cluster has now. Why counted: the end of one says nothing about the others.
+/// How many faults each cluster has now. A cluster is calm only when all of them have ended.
 #[derive(Default)]
 struct Troubled(BTreeMap<String, usize>);
 
@@ -415,7 +415,7 @@ fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
     }
 }
 
-/// Carries out a user's action. Users are never cut off: their request arrives, whatever the product makes of it.
+/// Carries out a user's action. Faults do not affect users: each of their requests arrives.
 async fn perform(
     (stage, script): (&Arc<Stage>, &Script),
     act: &Act,
@@ -490,7 +490,7 @@ async fn perform(
     }
 }
 
-/// Removes the foreign job, if it is still there and foreign.
+/// Removes the job of another client at this path; leaves a job of the manager alone.
 async fn vacate(worker: &Server, path: &str) {
     let (_, job) = objects::ask(worker, Method::GET, path, None).await;
     if objects::is_foreign(&job) {
@@ -499,7 +499,7 @@ async fn vacate(worker: &Server, path: &str) {
     }
 }
 
-/// Writes on a worker that the copy of a Workload has ended, unless its job is there.
+/// Writes into the copy on a worker that it is Finished, unless the manager has chosen this worker.
 async fn lie(stage: &Arc<Stage>, worker: usize, job: &[String]) {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(&stage.servers[0], Method::GET, &path, None).await;
@@ -533,7 +533,7 @@ async fn switch(manager: &Server, job: &[String], on: bool) {
     }
 }
 
-/// The path of the Workload of a job, of one of these objects that is, if it has one.
+/// The path of the Workload that one of these objects owns; `None` if there is none.
 async fn workload_of(manager: &Server, job: &[String]) -> Option<String> {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(manager, Method::GET, &path, None).await;

@@ -1,4 +1,4 @@
-//! A process of the product: lives, dies at any API call, and is started again.
+//! A process of the product: it runs, may die at any API call, and is started again.
 //!
 //! Invariant: a death ends every client of that life for good, and calls under way are never answered. So a task of the product
 //! that is still running can do no harm.
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::Side;
 
-/// How long it takes to start a process again that ended by itself or at a call.
+/// The pause before a process is started again that ended by itself or at an API call.
 const RESTART: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Process {
         let over = CancellationToken::new();
         let life = Life {
             process: self.clone(),
-            // Why a child: a process that dies is told to stop in the same moment.
+            // Why a child: if the process dies, its tasks are also told to stop.
             stop: over.child_token(),
             over,
         };
@@ -73,7 +73,7 @@ impl Process {
         life
     }
 
-    /// Dies at once, and is not started again before [`Process::release`].
+    /// Ends the process at once; it does not start again before [`Process::release`].
     pub(super) fn kill(&self, entry: usize) {
         let mut state = self.lock();
         state.held_by.push(entry);
@@ -88,7 +88,7 @@ impl Process {
         self.may_start.notify_waiters();
     }
 
-    /// Makes it die at its n-th call from now on.
+    /// Makes the process die at its `calls`-th API call, counted from 1 beginning with the next call.
     pub(super) fn trap(&self, calls: u64, side: Side) {
         self.lock().traps.push(Trap {
             calls_left: calls,
@@ -120,7 +120,7 @@ impl Life {
         self.over.cancel();
     }
 
-    /// Counts a call; true when it dies before that call arrives.
+    /// Counts an API call; returns whether the process dies before the request arrives.
     pub(super) fn counts_down_before(&self) -> bool {
         if self.is_over() {
             return true;
@@ -132,7 +132,7 @@ impl Life {
         Self::spring(&mut state, &self.over, Side::Before)
     }
 
-    /// Whether it dies after the call that was just carried out.
+    /// Whether the process dies after the API call that was just carried out.
     pub(super) fn counts_down_after(&self) -> bool {
         self.is_over() || Self::spring(&mut self.process.lock(), &self.over, Side::After)
     }

@@ -16,44 +16,45 @@ use super::kind::{Child, JobKind};
 
 /// When the first user acts; until then everything starts without trouble.
 const OPENING: Duration = Duration::from_secs(6);
-/// The product's other pauses are shorter than this, but for the one of a worker that has failed again and again.
+/// The time after the faults in which a run settles. The product's pauses are shorter, except before it asks a failed worker again.
 const SETTLE: Duration = Duration::from_secs(150);
 /// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
 const ROUND: Duration = Duration::from_mins(5);
-/// How long it takes at most until an event that a watch left out is known: the period of the comparison with what is stored, and
-/// the life of the watch at whose end it is done. *Source*: `spec/safety.md` F12.
+/// Longest time until a process notices that a watch left out an event: the period after which it compares its cache with the
+/// stored objects, and the lifetime of the watch at whose end it does so. *Source*: `spec/safety.md` F12.
 const RESYNC: Duration = Duration::from_mins(60 + 5);
-/// One run in this many chooses by room, as a manager of Roadstead workers does by default.
+/// In one run of this many, the manager offers jobs by free capacity ([`Spread::Capacity`]), its default with Roadstead workers.
 const BY_ROOM: u32 = 2;
-/// One job in this many is deleted and submitted again under its name, and of as many the Workload is deleted.
+/// One job in this many is deleted and submitted again under the same name. For one in this many, a user deletes the Workload.
 const ANEW: u32 = 10;
-/// The random stream for both. Why its own: everything else in the run of a seed stays as it is.
+/// The random stream that decides about [`BY_ROOM`] and [`ANEW`]. Why its own, like each stream below: its draws change nothing else
+/// in the run of a seed.
 const ANEW_STREAM: u64 = 13;
 /// In one run of this many, an administrator acts on a worker.
 const STEWARD: u32 = 3;
-/// Decides about it.
+/// The random stream that decides about [`STEWARD`].
 const STEWARD_STREAM: u64 = 14;
 /// In one run of this many, higher priorities preempt lower ones in the manager's queue.
 const PUSHES_OUT: u32 = 3;
-/// Decides about both.
+/// The random stream that decides about [`PUSHES_OUT`], and about revoked capacity.
 const FICKLE_STREAM: u64 = 15;
-/// In one run of this many, a worker is cut off for so long that an administrator decides about its runs.
+/// In one run of this many, a worker is cut off, and an administrator may give up its runs.
 const GIVES_UP: u32 = 6;
-/// Decides about it.
+/// The random stream that decides about [`GIVES_UP`].
 const WORD_STREAM: u64 = 16;
 /// In one run of this many, the Secret of a worker leads to another one for a while.
 const MISLEADS: u32 = 6;
-/// Decides about it.
+/// The random stream that decides about [`MISLEADS`].
 const MISLEAD_STREAM: u64 = 17;
 /// In one run of this many, queues name the policy for lost workers, and jobs are spread over them.
 const BY_QUEUE: u32 = 3;
-/// Decides about it.
+/// The random stream that decides about [`BY_QUEUE`].
 const QUEUES_STREAM: u64 = 18;
 /// In one run of this many, jobs are of several kinds.
 const MANY_KINDS: u32 = 2;
-/// Decides about it.
+/// The random stream that decides about [`MANY_KINDS`].
 const KINDS_STREAM: u64 = 19;
-/// How long users go on submitting.
+/// The time after [`OPENING`] in which users submit jobs.
 const RUSH: Duration = Duration::from_mins(1);
 
 /// How the manager spreads work.
@@ -61,9 +62,9 @@ const RUSH: Duration = Duration::from_mins(1);
 pub enum Spread {
     /// To all workers at once.
     AllAtOnce,
-    /// To so many more per round.
+    /// To this many further workers per round.
     Incremental(i32),
-    /// To the one with the most room, and to more with time.
+    /// First to the worker with the most free capacity, later to further ones.
     Capacity,
 }
 
@@ -77,9 +78,9 @@ pub(super) const POLICIES: [WorkerLostPolicy; 3] = [
 /// The error of a host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
-    /// Off by so much at the start.
+    /// The error at the start, milliseconds.
     pub millis: i64,
-    /// And off by so many more millionths of the time that passes; the clock without jumps drifts too (F18).
+    /// The error of the rate, millionths of the time that passes. The host's clock without jumps drifts too (F18).
     pub ppm: i64,
 }
 
@@ -101,7 +102,7 @@ pub struct JobPlan {
     pub name: String,
     /// Its kind.
     pub kind: JobKind,
-    /// The trouble of its children.
+    /// What goes wrong with the jobs that an `AppWrapper` creates.
     pub child: Child,
     /// The number of pods.
     pub pods: i64,
@@ -111,7 +112,7 @@ pub struct JobPlan {
     pub secs: i64,
     /// Whether it fails.
     pub fails: bool,
-    /// Whether it is to vanish once it has ended.
+    /// Whether it is deleted as soon as it has ended (`ttlSecondsAfterFinished: 0`; Jobs only).
     pub vanishes: bool,
     /// Whether it is urgent.
     pub urgent: bool,
@@ -167,7 +168,7 @@ pub enum Act {
     Squat(usize, String),
     /// Removes that job again.
     Vacate(usize, String),
-    /// Writes on a worker without the job that it has ended there.
+    /// Writes into the copy on a worker that the manager has not chosen that it is Finished.
     Lie(usize, String),
     /// Writes a kubeconfig into a worker's Secret that must be refused.
     Spoil(usize),
@@ -182,21 +183,21 @@ pub enum Act {
 /// An action of an administrator on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Sets by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
+    /// Sets the cordon annotation: `true` stops new jobs, `drain` also takes back running ones, `None` removes it.
     Cordon(usize, Option<&'static str>),
-    /// Takes it out of the config.
+    /// Takes the worker out of the MultiKueueConfig.
     TakeOut(usize),
-    /// Puts it in again.
+    /// Puts the worker into the MultiKueueConfig again.
     PutBack(usize),
-    /// Deletes its cluster object.
+    /// Deletes its MultiKueueCluster.
     Unregister(usize),
-    /// Creates it again, if it has gone.
+    /// Creates its MultiKueueCluster again, if the deleted one is gone.
     Register(usize),
-    /// Gives its runs up, if it is shown as lost, as `roadstead cluster give-up` does.
+    /// Gives up the runs on a worker whose condition `Active` is False, as `roadstead cluster give-up` does.
     GiveUp(usize),
-    /// Points its Secret at another worker.
+    /// Points the Secret of the first worker at the second one.
     Mislead(usize, usize),
-    /// Points it at its own again.
+    /// Points the Secret at its own worker again.
     LeadBack(usize),
 }
 
@@ -213,13 +214,13 @@ pub struct Script {
     pub lost: WorkerLostPolicy,
     /// Whether there are queues with another policy.
     pub by_queue: bool,
-    /// After how long a worker counts as lost for good.
+    /// How long a worker must be unreachable before the manager counts it as lost.
     pub lost_after: Duration,
     /// The kinds of jobs: those that the product's processes handle.
     pub kinds: Vec<JobKind>,
     /// CPUs of the manager's queue.
     pub cpus: i64,
-    /// Whether higher priorities preempt lower ones there.
+    /// Whether higher priorities preempt lower ones in the manager's queue.
     pub preempts: bool,
     /// The clocks of the processes' hosts, the manager's first.
     pub processes: Vec<Skew>,
@@ -229,11 +230,11 @@ pub struct Script {
     pub acts: Vec<(Duration, Act)>,
     /// What goes wrong, with the entry's number.
     pub faults: Vec<(usize, Entry)>,
-    /// How long what a watch has left out may stay unknown.
+    /// How long a process may miss an event that a watch left out.
     pub resync: Duration,
-    /// Whether its end is compared with that of the same script without faults (I13).
+    /// Whether the final state is compared with that of the same script without faults (I13).
     pub compares: bool,
-    /// The bug that is planted in the manager, to see whether it is found.
+    /// The bug that is planted in the manager, to test whether the auditors find it.
     pub bug: Option<Bug>,
 }
 
@@ -260,8 +261,8 @@ impl Script {
             2 => WorkerLostPolicy::RetryAnyway,
             _ => WorkerLostPolicy::Fence,
         };
-        // Why none below: the lease is two thirds of it, and a tenth of the lease must be enough to restart a process. Renewals
-        // come each thirtieth of it and cost most of a run.
+        // Why not below 45 s: the lease is two thirds of it, and a process must restart within a tenth of the lease. Renewals
+        // come every thirtieth of it, and are most of the cost of a run.
         let lost_after = Duration::from_secs([45, 60, 90, 900][dice.random_range(0..4)]);
         let total: i64 = workers.iter().map(|worker| worker.cpus).sum();
         let cpus = if dice.random_ratio(1, 4) {
@@ -295,7 +296,7 @@ impl Script {
         dice.set_stream(WORD_STREAM);
         if dice.random_ratio(1, GIVES_UP) {
             faults.push(duties::give_up(&mut dice, number, lost_after, &mut acts));
-            // Why: without troubles nothing is given up, and long jobs are not waited for.
+            // Why: the run without faults has no loss to give up, and it may be judged before the long jobs end.
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
@@ -342,7 +343,7 @@ impl Script {
         self.lost_after * 2 / 3
     }
 
-    /// The jobs whose end does not depend on the order of events; none when a job that comes first may wait for ever for another.
+    /// The jobs whose end does not depend on the order of events; none if jobs may hold quota for ever that others need.
     pub fn certain_jobs(&self) -> BTreeSet<String> {
         let widest = self.workers.iter().map(|worker| worker.cpus).max().unwrap_or(0);
         let jobs: Vec<(&JobPlan, i64)> = self
@@ -381,7 +382,7 @@ impl Script {
             });
             last.unwrap_or(false)
         };
-        // Why: a job that a backup brings back stays in the way.
+        // Why: a restored backup may bring back the other client's job of the same name after it was removed. It then stays.
         let may_stay_out = |name: &str| {
             self.acts.iter().any(|(_, act)| {
                 let Act::Squat(cluster, of) = act else {
@@ -392,8 +393,8 @@ impl Script {
                 of == name && self.faults.iter().any(|(_, entry)| rewinds(&entry.fault))
             })
         };
-        // Why not those: how often they are tried again depends on what their worker suffers meanwhile; and a pod that dies there has
-        // failed.
+        // Why not these kinds: faults on the worker use up the attempts of an `AppWrapper`, and a plain pod that dies on its worker
+        // has failed for good.
         let may_vary = [JobKind::AppWrapper, JobKind::Pod];
         let certain = { jobs.iter() }.filter(|(job, _)| !may_vary.contains(&job.kind));
         let certain = certain.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
@@ -423,7 +424,7 @@ impl Script {
             .map_or_else(|| vec![name.to_owned()], JobPlan::objects)
     }
 
-    /// The objects of jobs that want more than the manager's queue has.
+    /// The objects of jobs that request more CPUs than the manager's queue has.
     pub fn hopeless_jobs(&self) -> BTreeSet<String> {
         let submitted = self.acts.iter().filter_map(|(_, act)| {
             if let Act::Submit(job) = act {
@@ -436,17 +437,17 @@ impl Script {
         hopeless.flat_map(JobPlan::objects).collect()
     }
 
-    /// How long after the troubles a late event may still be due: offers to further workers, and events that watches have left out.
+    /// How long after the faults the product may still have work to do: offers to further workers, and events that watches left out.
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
-            // Why none for room either: it asks all workers within a minute.
+            // Why 0 also for `Capacity`: it offers to all workers within a minute.
             Spread::AllAtOnce | Spread::Capacity => 0,
             Spread::Incremental(step) => {
                 let step = usize::try_from(step).unwrap_or(1).max(1);
                 self.workers.len().div_ceil(step).saturating_sub(1)
             }
         };
-        // Why twice where endings are compared: a job that is evicted late is offered anew, from the first worker on.
+        // Why twice for a comparison: a job that is evicted late is offered again, beginning with the first worker.
         let times = if self.compares { 2 } else { 1 };
         let settles = SETTLE + times * ROUND * u32::try_from(rounds).unwrap_or(0);
         let lingers = self.faults.iter().any(|(_, entry)| entry.fault.lingers());
@@ -478,7 +479,8 @@ impl Script {
     }
 }
 
-/// The actions of other clients in one run of three: the manager must bear each of them.
+/// Adds actions of other clients for some jobs, and in one run of six a worker's bad kubeconfig. The manager must cope with each of
+/// them.
 fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
     let submitted: Vec<(Duration, String)> = acts
         .iter()
@@ -566,13 +568,13 @@ fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
                     deletions.push((*at + later, Act::DeleteChildren(job.name.clone())));
                 }
             }
-            // Why: pods that join a group that ends wait for ever.
+            // Why: pods that join a group that is just ending wait for ever.
             if job.kind == JobKind::Pod && again.contains(&job.name) {
                 job.pods = 1;
             }
         }
     }
-    // Why: a pod goes with its Workload. A user may want that, but the auditors would not know.
+    // Why: deleting the Workload of a pod deletes the pod. A user may want that, but the auditors would count the pod as lost.
     acts.retain(|(_, act)| !matches!(act, Act::DeleteWorkload(of) if kinds.get(of) == Some(&JobKind::Pod)));
     acts.append(&mut deletions);
     acts.sort_by_key(|(at, _)| *at);
@@ -591,7 +593,7 @@ fn handed_in_again(acts: &[(Duration, Act)]) -> BTreeSet<String> {
     submitted.filter(|name| !names.insert(name.clone())).collect()
 }
 
-/// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
+/// Largest error of a clock's rate, in millionths. The rates of two clocks then differ by less than a tenth.
 const DRIFT_MAX: i64 = 45_000;
 
 fn skew(dice: &mut ChaCha8Rng) -> Skew {
@@ -616,7 +618,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
         let name = format!("job-{number}");
         let job = JobPlan {
             pods: dice.random_range(1..=2),
-            // Why: a job that fits nowhere must wait with a reason and must not block others for ever.
+            // Why 100: no queue has that many. Such a job must wait with a reason and must not block others.
             cpus: if dice.random_ratio(1, 12) {
                 100
             } else {

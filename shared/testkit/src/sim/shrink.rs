@@ -7,7 +7,7 @@ use super::trace::Keep;
 /// How many runs shrinking may cost.
 const RUNS_MAX: usize = 60;
 
-/// Leaves faults out as long as the same invariant breaks, half of them at a time, then one by one.
+/// Removes faults, half of them at a time, then one by one, as long as the same invariant breaks without them.
 ///
 /// *Errors*: a run could not be set up.
 pub fn shrink(player: &Player, script: &Script, outcome: &Outcome) -> Result<(Vec<usize>, Outcome), String> {

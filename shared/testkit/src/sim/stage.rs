@@ -33,7 +33,7 @@ use super::wire::Wire;
 
 /// How long a controller on a cluster needs to see a change there.
 const HEARD: Duration = Duration::from_millis(10);
-/// How long it may need to carry out a decision.
+/// How long such a controller may need to carry out a decision.
 const DONE: Duration = Duration::from_millis(60);
 
 /// How often a cluster's garbage is collected.
@@ -119,7 +119,7 @@ impl Stage {
             to: number,
         });
         let remote = (1..=last).map(|to| Link { from: 0, to });
-        // Why last: the dice of the others do not depend on it.
+        // Why last: the random numbers of the other wires must not depend on the second manager.
         let of_rival = rival.into_iter().flat_map(|from| {
             let to = std::iter::once(from).chain(1..=last);
             to.map(move |to| Link { from, to })
@@ -348,14 +348,14 @@ impl Stage {
             }
             Fault::NoKind { cluster, kind } => {
                 let server = &self.servers[cluster];
-                // Why twice: the manager creates a job anew before it sees that its kind goes too.
+                // Why twice: the manager sees that a job is gone, and creates it again, before it sees that the kind is gone.
                 objects::remove_kind(server, kind).await;
                 tokio::time::sleep(HEARD).await;
                 objects::remove_kind(server, kind).await;
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
-                // Why once more: the played controllers still carry out what they decided before they saw the change, so they make
+                // Why a third time: the played controllers still carry out decisions from before they saw the change, and create
                 // pods.
                 tokio::time::sleep(DONE).await;
                 objects::remove_kind(server, kind).await;
@@ -372,7 +372,7 @@ impl Stage {
                     self.note(format_args!("jobs of the rival: {made:?}"));
                 }
             }
-            // `Stage::forge` does this, again and again.
+            // Nothing here: the player calls `Stage::forge` repeatedly.
             Fault::Forge { .. } => {}
             Fault::Stale { link, .. }
             | Fault::Deny { link, .. }
@@ -400,7 +400,7 @@ impl Stage {
             for wire in self.wires_to(cluster) {
                 wire.break_off();
             }
-            // Why: the backup may be of a time at which the namespace was gone.
+            // Why: the backup may be from a time at which the namespace was deleted.
             let deleted = Self::lock(&self.deleted);
             let over = deleted.values().filter(|(of, _, over)| *over && *of == cluster);
             Self::lock(&self.missing).extend(over.map(|(_, which, _)| (cluster, *which)));
@@ -497,7 +497,7 @@ fn config(script: &Script) -> Config {
     config
 }
 
-/// The config of a second manager. It waits for lost workers, so that its runs are judged by that.
+/// The config of a second manager. Its policy for lost workers is Wait, because its auditor judges by this policy.
 fn rival_config(script: &Script) -> Config {
     let mut config = manager_config(script);
     if script

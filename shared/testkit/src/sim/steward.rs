@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::objects::{self, cluster_name};
 use super::script::Duty;
 
-/// The effect on a worker: no decision waits for a closed one.
+/// The effect of a duty on a worker. While a worker is closed, decisions for it may wait without limit (I12).
 pub(super) enum Hand {
     /// The worker may take nothing new.
     Closes(usize),
@@ -16,7 +16,7 @@ pub(super) enum Hand {
     Opens(usize),
 }
 
-/// Carries out a duty, if it can; `None` when nothing was changed.
+/// Carries out a duty, if possible. `None` if it opens or closes no worker.
 ///
 /// Spec: safety F28
 pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
@@ -46,7 +46,7 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
         }
         Duty::Unregister(worker) => {
             let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
-            // Why: a cluster that is being deleted already is not closed once more.
+            // Why: a cluster that is already being deleted was closed before, and closing is counted.
             if !cluster["metadata"]["deletionTimestamp"].is_null() {
                 return None;
             }
@@ -85,7 +85,7 @@ fn path(worker: usize) -> String {
     format!("{}/{name}", objects::cluster(&name).0)
 }
 
-/// Gives up the runs on a worker in its shown loss, if there is one, and only if nothing has changed since that was read.
+/// Gives up the runs on a worker if its condition `Active` is False. The patch fails if the object has changed since it was read.
 ///
 /// Spec: safety 3.5
 async fn give_up(manager: &Server, worker: usize) {
@@ -101,7 +101,7 @@ async fn give_up(manager: &Server, worker: usize) {
     objects::ask(manager, Method::PATCH, &path(worker), Some(&patch)).await;
 }
 
-/// Changes the list of the config; returns whether it did.
+/// Changes the list of clusters in the MultiKueueConfig; returns whether the list is another one now.
 async fn relist(manager: &Server, change: impl FnOnce(&mut Vec<Value>)) -> bool {
     let path = objects::config_path();
     let (_, config) = objects::ask(manager, Method::GET, &path, None).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The basis and the prime of FNV-1a, 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Events of one run after which some process must be looping.
+/// Most events of a sound run. If a run has more, some process is looping.
 const EVENTS_MAX: u64 = 200_000;
 
 /// Whether the lines are kept too.

@@ -1,4 +1,4 @@
-//! The way from one process to one API server, with every fault that it may have.
+//! The network between one process and one API server, with all its faults.
 //!
 //! Invariant: each wire rolls dice of its own, so that trouble on one does not change the dice of another.
 
@@ -49,7 +49,7 @@ pub(super) struct Wire {
     time: TrueTime,
     trace: Arc<Mutex<Trace>>,
     state: Mutex<State>,
-    /// Rung when the troubles change. Why no `watch`: tokio wakes its waiters in a random order.
+    /// Notified when the faults change. Why no `watch`: tokio wakes its waiters in a random order.
     changed: Notify,
 }
 
@@ -60,17 +60,17 @@ struct State {
     /// How many times each kind was removed from the server.
     removals: BTreeMap<JobKind, u64>,
     troubles: BTreeMap<usize, Fault>,
-    /// The servers that answer reads that may be old, by trouble.
+    /// By fault: the paused server that answers reads that accept old data.
     paused: BTreeMap<usize, Server>,
-    /// The number of events since some of them began to get lost.
+    /// The number of events since events began to get lost.
     events: u64,
 }
 
-/// The state when a watch was opened. A later change of it ends the watch.
+/// Two counters when a watch was opened. If one of them has changed, the watch ends.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     breaks: u64,
-    /// Only for a watch of jobs of some kind.
+    /// `None` unless the watch is for a kind of jobs.
     removals: Option<(JobKind, u64)>,
 }
 
@@ -85,7 +85,7 @@ struct Fate {
     twice: bool,
 }
 
-/// How a loss shows.
+/// What the client sees of a lost request or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Reset,
@@ -112,7 +112,7 @@ impl State {
         self.troubles.values().any(silent) || self.cuts(false)
     }
 
-    /// How far watches lag behind.
+    /// How far watches lag behind; `None` if they do not.
     fn lag(&self) -> Option<Duration> {
         let lags = self.troubles.values().filter_map(|fault| {
             if let Fault::Stale { lag_secs, .. } = fault {
@@ -124,7 +124,7 @@ impl State {
         lags.max()
     }
 
-    /// One event in this many is left out.
+    /// Watches leave out one event in this many; `None` if they leave out none.
     fn loses_events(&self) -> Option<u64> {
         let losses = self.troubles.values().filter_map(|fault| {
             if let Fault::LoseEvents { every, .. } = fault {
@@ -304,7 +304,7 @@ impl Wire {
         self.changed.notify_waiters();
     }
 
-    /// The server that answers: a paused one when the answer may be old.
+    /// The server that answers: a paused one if there is one and the request accepts old data (`resourceVersion=0`).
     fn answers(&self, parts: &http::request::Parts) -> Server {
         let query = parts.uri.query().unwrap_or_default();
         let may_be_old =
@@ -350,12 +350,12 @@ impl Wire {
         }
         let name = target.path_and_query().map_or("", |target| target.as_str());
         let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
-        // Why the breaks now: a break while the request is under way counts too.
+        // Why read the counters here: a connection that breaks while the request is under way must end the watch too.
         let (fate, opened) = {
             let mut state = self.lock();
             (state.fate(), state.opened(target.path()))
         };
-        // Why: time stands still while a process loops without a pause.
+        // Why: a process that loops without a pause would keep the paused time from advancing, so the run would never end.
         if self.is_full() {
             return pending().await;
         }
@@ -440,7 +440,7 @@ impl Wire {
                 tokio::time::sleep(hop).await;
                 let lag = wire.lock().lag();
                 if let Some(lag) = lag {
-                    // Why in steps: a watch that lags behind catches up now and then; a pause for each event would never end.
+                    // Why in steps: the watch catches up at each multiple of the lag. A pause for each event would add up without limit.
                     let past = wire.time.elapsed().as_secs() % lag.as_secs().max(1);
                     tokio::select! {
                         biased;
@@ -464,7 +464,7 @@ impl Wire {
                 }
             }
         });
-        // Why: a frame without any event left never came.
+        // Why: a frame whose events were all left out must not reach the client.
         let frames = frames.filter(|frame| {
             let data = frame.as_ref().ok().and_then(|frame| frame.data_ref());
             std::future::ready(data.is_none_or(|data| !data.is_empty()))
@@ -472,7 +472,7 @@ impl Wire {
         StreamBody::new(frames).boxed_unsync()
     }
 
-    /// The rest of some events when some of them get lost.
+    /// The events of a frame without those that get lost.
     ///
     /// Limit: a frame holds whole lines, as the server in memory writes them.
     fn leave_out(&self, data: Bytes) -> Bytes {

@@ -15,7 +15,7 @@ pub(super) const ONE: i64 = 1000;
 pub(super) fn parse_all(list: &BTreeMap<String, Quantity>) -> Result<Amounts, String> {
     list.iter()
         .map(|(name, quantity)| {
-            // Why as of CPU, whatever the resource: that is read in thousandths.
+            // Why parsed as CPU, whatever the resource: CPU quantities are read in thousandths.
             let amount = quantity::parse("cpu", &quantity.0).ok();
             let amount = amount.filter(|amount| !amount.is_unlimited());
             let amount = amount.ok_or_else(|| format!("{name}: {}", quantity.0))?;

@@ -1,6 +1,6 @@
 //! Whether pods fit on nodes: resources, node selectors, required node affinity, taints.
 //!
-//! Invariant: a "yes" is never wrong for what it looks at. A "no" may be: pods are placed greedily, largest first, each
+//! Invariant: a "yes" is never wrong as to these four. A "no" may be wrong: pods are placed greedily, largest first, each
 //! set of equal pods on the node where it leaves the least room.
 
 use std::sync::Arc;
@@ -46,8 +46,8 @@ struct Room<'a> {
 impl<'a> Rooms<'a> {
     /// Nodes that take pods, minus the pods that are bound to them and have not ended.
     ///
-    /// *Source*: `spec/provisioning.md` 14.2 rule 2. A pod or node with a quantity that cannot be read counts as a full
-    /// node: the API server accepts none such.
+    /// *Source*: `spec/provisioning.md` 14.2 rule 2. If a quantity of a node or of a bound pod cannot be read, the node counts as
+    /// full. This should not happen: the API server accepts no such quantity.
     pub fn of(nodes: &'a [Arc<Node>], pods: &[Arc<Pod>]) -> Self {
         let mut rooms: Vec<Room<'a>> = nodes.iter().filter_map(|node| Room::empty(node)).collect();
         rooms.sort_by_key(|room| room.node.name_any());

@@ -89,7 +89,7 @@ impl<'a> Tally<'a> {
                 }
             }
         }
-        // The remaining UIDs belong to pods that are gone or lost their finalizer, so the status counts them now.
+        // The remaining UIDs belong to pods that were removed or have lost their finalizer, so the status can count them.
         tally.counted.0 += count(failed.len());
         tally.counted.1 += count(succeeded.len());
         if let Some(done) = &tally.done {

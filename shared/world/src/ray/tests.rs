@@ -237,7 +237,7 @@ fn a_job_that_is_held_again_loses_its_pods_and_its_job_and_starts_anew() {
     assert_eq!(play.pods(), PODS);
 }
 
-/// A job that is let go while its pods are being removed loses all of them first.
+/// If a job is unsuspended while its pods are being removed, the controller first removes all of them.
 #[test]
 fn a_suspension_that_has_begun_is_finished() {
     let mut play = Play::ready("HTTPMode");

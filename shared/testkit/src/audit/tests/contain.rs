@@ -157,7 +157,7 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         ))
         .is_empty()
     );
-    // Also when it has been admitted again since: the manager may see that later.
+    // No finding either if the worker has admitted it again since: the manager may see that later.
     assert!(
         taken_back(WorkerLostPolicy::Wait, &|scene| {
             scene.status("east", WORKER, "a", evicted.clone());
@@ -246,7 +246,7 @@ fn kubeconfig(cluster: &serde_json::Value) -> serde_json::Value {
     json!(base64::engine::general_purpose::STANDARD.encode(text))
 }
 
-/// The manager may be unable to write for so long that it cannot take its refusal back.
+/// The manager may be unable to correct condition `Active` for a long time, because it cannot write.
 ///
 /// Spec: multikueue 10.F2.
 #[test]

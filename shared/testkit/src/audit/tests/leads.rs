@@ -14,7 +14,7 @@ fn secret(leads_to: &str) -> serde_json::Value {
     json!({"metadata": {"name": "east-secret"}, "data": {"kubeconfig": STANDARD.encode(config.to_string())}})
 }
 
-/// The Secret of the east leads to the west, and its condition says this after so many seconds.
+/// The Secret of east leads to west. `said` is what condition `Active` of east shows: after how many seconds, status, reason.
 fn astray(troubled: &str, said: &[(i64, &str, &str)]) -> Scene {
     let mut scene = Scene::new();
     let source = json!({"kubeConfig": {"location": "east-secret"}});

@@ -56,7 +56,7 @@ impl Scene {
         self.edit(cluster, user, WORKLOADS, "a", json!({"status": status}));
     }
 
-    /// Both workers have a copy of its Workload, and this one admits it and is chosen.
+    /// Both workers get a copy of the group's Workload. Worker `cluster` admits its copy, and the manager chooses it.
     fn place(&mut self, cluster: &str) {
         let labels = json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"});
         let copy = json!({"metadata": {"name": "a", "labels": labels}, "spec": {"active": true}});

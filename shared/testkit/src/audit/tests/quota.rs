@@ -130,7 +130,7 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
     }
 }
 
-/// A storage is restored as a whole; the order in which its objects are reported means nothing.
+/// A storage is restored as a whole: the order in which its objects are reported must not matter.
 ///
 /// Spec: safety 1 I4, F15.
 #[test]

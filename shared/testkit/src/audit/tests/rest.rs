@@ -42,7 +42,7 @@ fn an_accepted_job_is_stored_and_only_people_delete_it() {
     assert_eq!(scene.broken(), ["I2"], "never stored");
 }
 
-/// The verdict for a status that replaces the one of [`Scene::submit`]: whether that is a state to rest in.
+/// The findings at rest for a job whose status replaces the one of [`Scene::submit`].
 fn rests(status: serde_json::Value) -> Vec<&'static str> {
     let mut scene = Scene::new();
     scene.submit("a");
@@ -250,7 +250,7 @@ fn what_a_stranger_keeps_from_going_is_not_our_orphan() {
     assert_eq!(held("kueue.x-k8s.io/resource-in-use"), ["I5"]);
 }
 
-/// A client on a worker writes that a job ended that was never created.
+/// A client on a worker writes into a copy that it is Finished, although the job was never created there.
 ///
 /// Spec: safety 1 I3, I9.
 #[test]

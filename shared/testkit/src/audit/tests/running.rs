@@ -16,7 +16,7 @@ fn quota() -> serde_json::Value {
 }
 
 impl Scene {
-    /// The next dispatch of a job that was taken back; it runs in the west.
+    /// The next dispatch of a job that the manager took back: the job runs in west.
     pub(super) fn go_west(&mut self, job: &str) {
         self.status("manager", MANAGER, job, json!({"clusterName": null}));
         self.dispatch(job, "west");
@@ -161,7 +161,7 @@ fn what_a_backup_brings_back_is_nobodys_fault_until_it_stays() {
     assert!(scene.broken().contains(&"I1"), "{:?}", scene.broken());
 }
 
-/// The controller has not seen yet that its job is gone.
+/// A restore removes a job, and its controller creates one more pod before it sees that.
 ///
 /// Spec: safety F15
 #[test]
@@ -229,7 +229,7 @@ fn a_job_that_ended_is_not_run_again() {
     );
 }
 
-/// The end was stored nowhere else when the storage was restored.
+/// A restore removes the only stored end of a job, before the manager has read it.
 ///
 /// Spec: safety 1 I11, F15
 #[test]
@@ -260,7 +260,7 @@ fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
     assert_eq!(again(SYSTEM, "east", false), ["I11"]);
 }
 
-/// The manager's finalizer would have kept the job until its end was read.
+/// An administrator removes the manager's finalizer, which would have kept the job until the manager had read its end.
 ///
 /// Spec: safety 1 I11, F26
 #[test]
@@ -287,7 +287,7 @@ fn an_end_that_an_administrator_destroys_by_force_does_not_count() {
     assert_eq!(again(WORKER, false), ["I11"]);
 }
 
-/// Pods of an earlier dispatch were back for a moment, and ended.
+/// A restore brings back the job of an earlier dispatch for a moment, and its pods end.
 ///
 /// Spec: safety 1 I11, F15
 #[test]
@@ -313,7 +313,7 @@ fn the_end_of_an_earlier_dispatch_that_a_backup_brought_back_is_no_end() {
     assert_eq!(again(SYSTEM, "2"), ["I11"]);
 }
 
-/// The job of another manager was there when the backup was made.
+/// When the backup was made, a job of another manager had the same name.
 ///
 /// Spec: safety 1 I1, F15
 #[test]
@@ -330,7 +330,7 @@ fn what_a_backup_puts_in_the_place_of_a_job_is_not_that_job() {
     scene.is_fine();
 }
 
-/// A deletion ends the pods of a job first, and the job counts them. Its worker has not seen yet that the job is being deleted.
+/// A foreground deletion ends the pods first, and the job counts them. The worker then unsuspends the job before it sees the deletion.
 #[test]
 fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
     let let_go = |deleting: bool, reason: &str| {
@@ -586,7 +586,7 @@ impl Scene {
         self.attempt(name, child, cluster, 1);
     }
 
-    /// The same, created by an `AppWrapper` for its n-th attempt.
+    /// As [`Scene::child`], created by an `AppWrapper` for this attempt.
     fn attempt(&mut self, name: &str, child: &str, cluster: &str, attempt: u32) {
         let owner =
             |uid: String| json!([{"kind": "AppWrapper", "name": "any", "uid": uid, "controller": true}]);

@@ -1,4 +1,4 @@
-//! The effect of an administrator's word that the runs on a lost cluster are lost; and that nothing else has this effect.
+//! The effect of giving up a lost cluster, and that no other action of an administrator has this effect.
 
 use roadstead_api::config::WorkerLostPolicy;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::scene::{CLUSTERS, CONFIGS, MANAGER, PERSON, SYSTEM, Scene, condition, rules};
 use crate::audit::Rules;
 
-/// A job runs in the east, and then this happens.
+/// A job runs in east, and then `then` happens.
 fn in_the_east(then: impl FnOnce(&mut Scene)) -> Scene {
     let mut scene = Scene::new();
     scene.start("a", "east");
@@ -36,7 +36,7 @@ fn is_deleted(scene: &mut Scene) {
     scene.edit("manager", PERSON, CLUSTERS, "east", patch);
 }
 
-/// The rules that are broken when it runs in the west after all of these steps.
+/// The rules that are broken if the job runs in west after these steps, while its run in east goes on.
 fn goes_west(steps: &[fn(&mut Scene)]) -> Vec<&'static str> {
     let mut scene = in_the_east(|scene| steps.iter().for_each(|step| step(scene)));
     scene.pass(1_000);
@@ -76,7 +76,7 @@ fn what_ended_unseen_may_run_again_once_it_was_said_to_be_lost() {
             is_given_up(&mut scene);
         }
         scene.go_west("a");
-        // Why now: a run that was given up stays so when its cluster answers again.
+        // Why: a given-up run stays given up when its cluster answers again.
         answers(&mut scene);
         scene.broken()
     };

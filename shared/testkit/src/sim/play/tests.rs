@@ -23,7 +23,7 @@ fn told(acts: Vec<(u64, Act)>, faults: Vec<(u64, u64, Fault)>) -> Script {
     }
 }
 
-/// Why no assertion: a run has a panic hook of its own, and the message would be lost.
+/// Plays a script; an error lists the broken invariants. Why no assertion: the panic hook of a run would swallow its message.
 fn is_fine(script: &Script) -> Result<(), String> {
     let outcome = Player::new()?.play(script, Keep::Hash)?;
     if outcome.violations.is_empty() {
@@ -33,7 +33,7 @@ fn is_fine(script: &Script) -> Result<(), String> {
     }
 }
 
-/// No other event would repeat the write, and its AdmissionCheck and all queues with that check would stay inactive.
+/// No event would repeat a failed write of condition `Active`. The AdmissionCheck and all queues with it would stay inactive.
 ///
 /// Spec: safety 1 I3, F21.
 #[test]
@@ -47,8 +47,8 @@ fn a_worker_that_is_used_again_is_said_to_be_although_the_first_write_failed() -
     is_fine(&told(acts, vec![(59, 10, refuse)]))
 }
 
-/// A long job while a worker is cut off for ten minutes, and this duty is tried before that and when it has been noticed. Tells
-/// whether the job ran on two workers at once.
+/// Plays a long job while a worker is cut off for ten minutes. An administrator does this duty just before the cut, and again when
+/// the worker is shown as lost. Returns whether the job ran on two workers at once, for any worker that is cut off.
 fn runs_twice(duty: impl Fn(usize) -> Duty) -> Result<bool, String> {
     let workers = Script::from_seed(1).workers.len();
     let mut overlaps = 0;
@@ -90,7 +90,7 @@ fn a_job_runs_elsewhere_once_its_lost_worker_was_given_up_and_not_because_it_was
     Ok(())
 }
 
-/// A job that ends while nothing of that gets through to the manager: every event of every worker is left out meanwhile.
+/// A job that ends while the manager's watches leave out every event of every worker.
 fn end_is_missed() -> Script {
     let workers = Script::from_seed(1).workers.len();
     let lost = (1..=workers).map(|to| {
@@ -104,7 +104,7 @@ fn missed() -> JobPlan {
     JobPlan::plain("missed", 45)
 }
 
-/// Everything else goes on, so only the comparison of the caches with what is stored can find it.
+/// No later event tells the manager about the end. Only the comparison of its caches with the stored objects can find it.
 ///
 /// Spec: safety F12
 #[test]
@@ -114,7 +114,7 @@ fn an_end_that_watches_have_left_out_is_found_within_one_period() -> Result<(), 
     if !outcome.trace.iter().any(is_lost) {
         return Err("nothing was left out".to_owned());
     }
-    // Why: a run in which all jobs are done earlier ends earlier.
+    // Why: the run would have ended earlier if the manager had seen the end earlier.
     if outcome.took < Duration::from_hours(1) {
         return Err(format!("it was known before: {:?}", outcome.took));
     }
@@ -125,7 +125,7 @@ fn an_end_that_watches_have_left_out_is_found_within_one_period() -> Result<(), 
     }
 }
 
-/// The same run, judged before any comparison.
+/// As [`an_end_that_watches_have_left_out_is_found_within_one_period`], but judged before the manager compares its caches.
 ///
 /// Spec: safety F12
 #[test]
@@ -139,8 +139,8 @@ fn an_end_that_nobody_looks_for_is_held_against_the_product() -> Result<(), Stri
     }
 }
 
-/// Its namespace is missing everywhere so long that the last try before it is back is followed by a pause of five minutes. Judged
-/// before the next one, the job would be held against the product: it waits here, and ends where the namespace was never missing.
+/// The namespace is missing on every worker so long that the manager's last try in vain is followed by a pause of five minutes. If
+/// the run were judged in this pause, I13 would be broken: the job waits, but has ended in the run without faults.
 ///
 /// Spec: safety 1 I13
 #[test]
@@ -162,14 +162,14 @@ fn a_job_is_not_compared_before_its_next_try() -> Result<(), String> {
     if !outcome.violations.is_empty() {
         return Err(outcome.violations.join("\n"));
     }
-    // Why: else it was not tried late, and this run shows nothing.
+    // Why: in a shorter run the job did not have to wait for a late try, and the test would show nothing.
     if outcome.took < Duration::from_mins(10) {
         return Err(format!("it did not have to wait: {:?}", outcome.took));
     }
     Ok(())
 }
 
-/// The trace of a run of these jobs that ended as they were to: well, but for those that fail.
+/// The trace of a run of these jobs. It is an error if one of them does not end as planned.
 fn played(jobs: &[JobPlan], faults: Vec<(u64, u64, Fault)>) -> Result<Vec<String>, String> {
     let submitted = { jobs.iter() }.map(|job| (10, Act::Submit(job.clone())));
     let script = Script {
@@ -242,7 +242,7 @@ fn a_run_whose_kind_goes_from_its_worker_runs_elsewhere() -> Result<(), String> 
                 .collect();
             match made[..] {
                 [_] => {}
-                // Why there may be one between: the manager makes it anew before it hears that the kind has gone too.
+                // Why others may be between: the manager may create the job again on the same worker before it sees that the kind is gone.
                 [first, .., last] if first != last => moved += 1,
                 _ => return Err(format!("{kind} was sent to {made:?}")),
             }

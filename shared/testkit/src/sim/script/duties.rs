@@ -10,27 +10,27 @@ use super::{Act, Duty, OPENING, WorkerPlan};
 
 /// How often an administrator looks whether a worker is shown as lost, and how many times.
 const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
-/// How long before the cut a worker is taken out or deleted at the earliest.
+/// A worker is taken out or deleted at most this long before it is cut off.
 const LEAVES_BEFORE: Duration = Duration::from_secs(10);
-/// In a run with a long cut, one job in this many runs for longer than a lost worker is waited for.
+/// In a run with a long cut, one job in this many runs for longer than [`Script::lost_after`](super::Script::lost_after).
 const OUTLASTS: u32 = 2;
-/// When the administrator who deleted a lost worker tries to register it again, after it answers: it must have left first.
+/// When an administrator tries to register a deleted lost worker again, after the cut. Why several times: the deletion may take longer.
 const BACK: [Duration; 4] = [
     Duration::from_secs(10),
     Duration::from_secs(70),
     Duration::from_secs(200),
     Duration::from_secs(400),
 ];
-/// When the administrator who deleted a worker tries to register it again: it must have left first.
+/// When an administrator tries to register a worker again, after deleting it. Why several times: the deletion may take longer.
 const AGAIN: [Duration; 3] = [
     Duration::from_mins(1),
     Duration::from_secs(130),
     Duration::from_secs(320),
 ];
-/// On one worker in this many that ask for capacity, the provider takes it back.
+/// Of the workers whose queues ask for capacity, the provider takes the capacity of one in this many back.
 const REVOKES: u32 = 2;
 
-/// An administrator closes a worker for a while, or takes it away and brings it back.
+/// An administrator cordons or drains a worker for a while, takes it out of the config, or deletes and registers it again.
 pub(super) fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
     let worker = dice.random_range(1..=workers);
     let from = OPENING + Duration::from_millis(dice.random_range(0..60_000));
@@ -59,9 +59,9 @@ fn add_duties(acts: &mut Vec<(Duration, Act)>, duties: Vec<(Duration, Duty)>) {
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// A worker is cut off, mostly for longer than it is waited for. Mostly an administrator gives its runs up once it is shown as
-/// lost. The worker may also be taken out of the config or deleted at any time, which says nothing about its runs; later it is
-/// added again. Returns the trouble.
+/// A worker is cut off, mostly for longer than `lost_after`. Mostly an administrator gives up its runs once it is shown as lost.
+/// An administrator may also take the worker out of the config or delete it, and add it again later; that does not give up its
+/// runs. Returns the fault.
 pub(super) fn give_up(
     dice: &mut ChaCha8Rng,
     workers: usize,
@@ -104,7 +104,7 @@ pub(super) fn give_up(
     }
 }
 
-/// Some jobs run for longer than a lost worker is waited for.
+/// Makes some jobs run for longer than `lost_after`.
 fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, Act)]) {
     for (_, act) in acts {
         if let Act::Submit(job) = act
@@ -116,7 +116,7 @@ fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, A
     }
 }
 
-/// An administrator points the Secret of one worker at another, and back later. Returns whether that happens.
+/// An administrator points the Secret of one worker at another, and back later. Returns false if it adds nothing.
 pub(super) fn mislead(
     dice: &mut ChaCha8Rng,
     workers: usize,
@@ -126,7 +126,7 @@ pub(super) fn mislead(
     let worker = dice.random_range(1..=workers);
     let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
     let is_one = |cluster: usize| [worker, other].contains(&cluster);
-    // Why: a cluster without a name may be registered under another one.
+    // Why: if an administrator deletes the MultiKueueCluster of one of the two, the other Secret may rightly lead to its cluster.
     let goes = |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
     if acts.iter().any(goes) {
         return false;
@@ -144,7 +144,7 @@ pub(super) fn mislead(
     true
 }
 
-/// A provider of capacity takes it back from workers.
+/// The provider of capacity takes capacity back from workers.
 pub(super) fn revoke(dice: &mut ChaCha8Rng, workers: &[WorkerPlan], acts: &mut Vec<(Duration, Act)>) {
     for (worker, _) in (1..).zip(workers).filter(|(_, plan)| plan.asks_capacity) {
         if dice.random_ratio(1, REVOKES) {

@@ -62,8 +62,8 @@ fn a_restored_storage_has_what_it_had_when_the_backup_was_made() {
     });
 }
 
-/// The controllers and nodes of a cluster notice that its storage was restored, also when its versions have caught up before they
-/// are connected again.
+/// The played controllers and nodes notice that the storage was restored, even if its versions have caught up before they connect
+/// again.
 ///
 /// Spec: safety F15
 #[test]
@@ -90,7 +90,7 @@ fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
         assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
         let ahead = server.version();
         stage.end(1, fault);
-        // A controller that goes on from its last version would take all of this for old changes.
+        // These changes have versions below `ahead`. A watch that continued from its last version would not report them.
         delete().await;
         server.settle();
         let mut number = 0;
@@ -203,7 +203,7 @@ fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
     });
 }
 
-/// A second manager chooses too. A forged end on its winner would stand where managers have to believe it.
+/// The second manager chooses copies too. An end that is forged in its chosen copy would be one that a manager must believe.
 ///
 /// Spec: safety W4, W5, S13.
 #[test]

@@ -51,7 +51,7 @@ async fn create(api: &Maps, name: &str) -> Result<DynamicObject, kube::Error> {
     api.create(&PostParams::default(), &map).await
 }
 
-/// What happens from now on.
+/// The changes from the present version on.
 async fn watch(maps: &Maps) -> BoxStream<'_, Result<WatchEvent<DynamicObject>, kube::Error>> {
     let now = maps
         .list(&ListParams::default())
