@@ -220,8 +220,8 @@ async fn tell(kind: &str, health: Follower<Health>) {
     tell_unread(health, |why| match why {
         Some(why) => tracing::warn!(
             kind,
-            "its queues cannot be read, so its room is not known, and jobs are offered to it as to a worker of another make; see \
-             that this manager's account there may list and watch them: {why}"
+            "its queues cannot be read: {why}; the manager does not know its free quota, and offers it jobs as to a worker of another \
+             make; if it is forbidden, run \"roadstead cluster join\" for this cluster again"
         ),
         None => tracing::info!(kind, "its queues can be read again"),
     })

@@ -142,8 +142,8 @@ impl Credentials {
         match stored {
             Ok(endpoint) if Place::of(&endpoint) == *place => None,
             Ok(_) => Some(
-                "the server or the certificate authority in its kubeconfig is another than the one that is connected; it is renewed \
-                 when this one is"
+                "its Secret names another server or certificate authority than the open connection; the credential is renewed once the \
+                 manager is connected to that one"
                     .to_owned(),
             ),
             Err(refusal) => Some(refusal.message),

@@ -34,7 +34,7 @@ pub(crate) async fn run(
             for key in remote.held.all() {
                 let forgets = bug!(dispatch.policy, OrphanOnUnreachable);
                 if !forgets && dispatch.caches.workloads.get(&key).is_none() {
-                    tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");
+                    tracing::info!(workload = %key, cluster = %remote.name, "its Workload on the manager is gone; removing its copy and its job on the worker");
                     dispatch.metrics.orphan(&remote.name);
                     remote.due.add(key, Lane::New);
                 }

@@ -193,7 +193,7 @@ impl Fence {
         if trouble.ends() {
             tracing::info!(
                 namespace = self.namespace,
-                "the leases of managers can be read again"
+                "the Leases of managers can be read again"
             );
         }
         let mut seen: BTreeMap<String, Lease> = BTreeMap::new();
@@ -242,10 +242,9 @@ impl Fence {
         if trouble.is_news(why) {
             tracing::error!(
                 namespace = self.namespace,
-                "the leases of managers cannot be read: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
-                 are not started after two thirds of its length and are stopped at its end, even if that manager is well; it is tried \
-                 again until it succeeds; if this is a refusal, let this process list Leases in the namespace \
-                 (deploy/rights/roadstead-worker.yaml)"
+                "cannot read the Leases of managers: {why}; jobs of policy Fence do not start after two thirds of the length of \
+                 their manager's Lease, and are stopped at its end, even if that manager is well; tried again until it succeeds; if it \
+                 is forbidden: kubectl apply -f deploy/rights/roadstead-worker.yaml"
             );
         }
     }
@@ -335,10 +334,9 @@ impl Fence {
             tracing::warn!(
                 origin,
                 namespace = self.namespace,
-                "the lease of this manager cannot be marked, so the manager does not see that its jobs here are fenced: if this \
-                 cluster is lost, the manager waits for it if it saw marks before; else it starts the jobs elsewhere after \
-                 workerLostTimeout and warns that they may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
-                 the namespace (deploy/rights/roadstead-worker.yaml)"
+                "cannot mark the Lease of this manager: {why}; so the manager cannot see that this cluster stops its jobs of policy \
+                 Fence by itself: if this cluster is lost, these jobs may wait for it, or run twice; tried again until it succeeds; if \
+                 it is forbidden: kubectl apply -f deploy/rights/roadstead-worker.yaml"
             );
         }
     }
@@ -354,7 +352,7 @@ impl Fence {
             for (origin, manager) in managers.iter_mut() {
                 let (before, standing) = manager.settle(now);
                 if before != Some(standing) {
-                    tracing::info!(origin, ?before, now = ?standing, "the lease of a manager");
+                    tracing::info!(origin, ?before, now = ?standing, "the Lease of this manager: Held (renewed), Doubtful (late: no new starts), Expired (its jobs of policy Fence are stopped), Free (no Lease)");
                     if standing == Standing::Held {
                         relieved.push(origin.clone());
                     }

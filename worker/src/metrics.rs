@@ -39,7 +39,7 @@ impl Metrics {
     {
         registry.register(
             "roadstead_fenced_workloads",
-            "Workloads that were stopped because their manager had not been heard of for too long",
+            "Workloads that were stopped because the Lease of their manager was not renewed in time",
             self.fenced.clone(),
         );
         registry.register_collector(Box::new(Ages(Box::new(ages))));

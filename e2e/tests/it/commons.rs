@@ -8,8 +8,9 @@ use roadstead_e2e::stage::{Controller, Solo, Stage};
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{sleep, timeout};
 
-/// What no test used at two looks, this far apart, ends.
-const IDLE: Duration = Duration::from_secs(20);
+/// What no test used at two looks, this far apart, ends. Why not sooner: tests of one folder use what they share in turns, and a
+/// federation with other projects' controllers takes a minute of two cores to start.
+const IDLE: Duration = Duration::from_secs(90);
 /// Limit of a start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 /// Limit of a test, without the start of planes.
-const TEST_DEADLINE: Duration = Duration::from_mins(1);
+const TEST_DEADLINE: Duration = Duration::from_mins(3);
 /// Limit of the start of planes, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// For one thing that is waited for: more than anything may take, less than a test may take.

@@ -258,7 +258,8 @@ impl VirtualNodes {
         let uid = match nodes.get_opt(&name).await? {
             Some(node) if !node.labels().contains_key(labels::VIRTUAL_NODE) => {
                 return Err(Failure::lasting(format!(
-                    "a node named {name} is there that is not ours; pods of cluster {cluster} stay held"
+                    "node {name} exists and was not made by this manager, so pods of cluster {cluster} keep their scheduling gate; if it is \
+                     no real node: kubectl delete node {name}"
                 )));
             }
             Some(node) if is_ready(&node) && answers_at(&node, self.endpoint) => node.metadata.uid,

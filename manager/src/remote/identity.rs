@@ -78,8 +78,8 @@ impl Fleet {
             let own = tokio::time::timeout(timeout, self.lessor.identity()).await;
             let Ok(own) = own else {
                 return Recognised::Failed(format!(
-                    "it cannot be told from the management cluster, whose namespace {IDENTITY} is not known yet; this is tried again. If it \
-                     stays so, check that the manager may list namespaces"
+                    "the manager cannot check that this is not the management cluster: it has not read its own namespace {IDENTITY} yet; \
+                     tried again; if this stays, let the manager list namespaces (deploy/rights)"
                 ));
             };
             if uid == Some(own) {
@@ -130,7 +130,8 @@ impl Fleet {
             let metadata = json!({"annotations": {CLUSTER_IDENTITY: text}});
             if !self.write_metadata(&cluster, metadata).await {
                 return Recognised::Failed(format!(
-                    "annotation {CLUSTER_IDENTITY} of its MultiKueueCluster cannot be written, and nothing is sent to a cluster before it"
+                    "annotation {CLUSTER_IDENTITY} of its MultiKueueCluster cannot be written, so nothing is sent to this cluster; tried \
+                     again; if it is forbidden, apply deploy/rights on the management cluster"
                 ));
             }
         }

@@ -236,8 +236,9 @@ impl Lessor {
         let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
         (holder != identity && !holder.is_empty()).then(|| {
             format!(
-                "another manager ({holder}) uses this worker with the same origin \"{}\"; give each manager an origin of \
-                 its own (multiKueue.origin), or delete Lease {}/{} on the worker when that manager is gone for good",
+                "another manager ({holder}) uses this worker with the same origin \"{}\" (in brackets: the UID of its namespace \
+                 kube-system); give each manager its own multiKueue.origin; if that manager is gone for good, run on the worker: \
+                 kubectl -n {} delete lease {}",
                 self.origin,
                 self.namespace,
                 stored.name_any()
@@ -270,9 +271,9 @@ impl Lessor {
                     if self.troubles.is_news(remote.name.clone(), &why) {
                         tracing::warn!(
                             cluster = %remote.name,
-                            "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not its jobs of that \
-                             policy are waited for when it is lost, and another manager with our origin would not be noticed: {why}; \
-                             it is tried again until it succeeds; {}",
+                            "cannot write this manager's Lease on this worker: {why}; a worker that had the Lease stops jobs of \
+                             policy Fence; a worker that never had it does not, so this manager waits for it when it is lost; another \
+                             manager with the same origin stays unnoticed; tried again until it succeeds; {}",
                             report::remedy(&self.namespace)
                         );
                     }

@@ -489,7 +489,7 @@ async fn live(health: &mut Follower<Health>, timeout: Duration) -> Result<(), Fa
         Err(_elapsed) => {
             let secs = timeout.as_secs();
             Err(Failure::passing(format!(
-                "the API server did not open all watches within {secs} s; not of {WORKLOAD}"
+                "the API server did not open the watch of {WORKLOAD} within {secs} s"
             )))
         }
     }
@@ -528,9 +528,13 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                     return;
                 }
                 if !remote.link(Link::is_leaving) {
-                    tracing::warn!(cluster = %remote.name, "{}; what runs there is waited for", refusal.message);
+                    let why = format!(
+                        "{}; the manager keeps this connection until its jobs there have ended, and sends nothing new; to go on: roadstead \
+                         cluster join {} --kubeconfig FILE",
+                        refusal.message, remote.name
+                    );
+                    tracing::warn!(cluster = %remote.name, "{why}");
                     // Why not the text of a lost worker: if the worker is lost as well, that must be logged too.
-                    let why = format!("{}; what runs there is waited for", refusal.message);
                     let (reason, why) = (refusal.reason, &not_loaded(&why));
                     remote.step(Event::SecretGone { reason, why });
                     fleet.settle(remote).await;

@@ -98,7 +98,8 @@ async fn everything(fence: &Fence, origin: String) {
         tracing::warn!(
             origin,
             copies = copies.len(),
-            "this manager has not been heard of for too long; its jobs are being stopped"
+            "the Lease of this manager was not renewed in time: this worker stops its jobs of policy Fence, which may start elsewhere; \
+             check that the manager runs and reaches this cluster (there: roadstead cluster list)"
         );
     }
     stream::iter(copies)

@@ -136,9 +136,6 @@ struct Group {
     checks: &'static [Check],
 }
 
-/// The command that repairs an installation.
-const INSTALL: &str = "roadstead install manager|worker";
-
 /// All checks, in the order in which they are printed.
 const ALL: [Group; 6] = [
     cluster::CLUSTER,
@@ -219,6 +216,16 @@ fn names(objects: &[Value]) -> BTreeSet<&str> {
         .iter()
         .filter_map(|object| object["metadata"]["name"].as_str())
         .collect()
+}
+
+/// The command that repairs the installation in this cluster.
+fn install(facts: &Facts) -> String {
+    let of = |process: &str| format!("roadstead install {process} --namespace {}", facts.namespace);
+    match facts.process() {
+        Some(Process::Manager) => of("manager"),
+        Some(Process::Worker) => of("worker"),
+        None => format!("{} (on a worker cluster: {})", of("manager"), of("worker")),
+    }
 }
 
 fn look_at_log(facts: &Facts) -> String {

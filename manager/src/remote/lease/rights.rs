@@ -50,8 +50,8 @@ impl Unanswered {
             if trouble.is_news(&self.why) {
                 tracing::warn!(
                     cluster = %remote.name,
-                    "it is not known whether the account of this manager may patch jobs there, so what was known before counts; it \
-                     is asked again until there is an answer: {}",
+                    "the worker's API server did not say whether this manager may patch jobs there: {}; the last answer stays in use; \
+                     asked again until there is an answer (SelfSubjectAccessReview)",
                     self.why
                 );
             }

@@ -82,7 +82,7 @@ async fn a_worker_is_open_only_when_workloads_are_watched() {
     let why = live(&mut health, timeout).await.unwrap_err().to_string();
     assert_eq!(
         why,
-        "the API server did not open all watches within 60 s; not of Workload"
+        "the API server did not open the watch of Workload within 60 s"
     );
     workloads.set(Health::Failing("workloads is forbidden".to_owned()));
     let why = live(&mut health, timeout).await.unwrap_err().to_string();

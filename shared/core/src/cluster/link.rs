@@ -58,7 +58,7 @@ const UNANSWERED_MAX: u32 = 2;
 /// How long a renewal of the lease counts as a heartbeat: a little longer than the time between two renewals.
 const RENEWAL_COUNTS: Duration = Duration::from_secs(6);
 /// The text of an unanswered heartbeat.
-const SILENT: &str = "it does not even tell its version";
+const SILENT: &str = "no answer to the heartbeat request (GET /version)";
 /// The factor, the lower bound and the upper bound: a copy is late after the usual time multiplied by the factor, kept within the bounds.
 /// Why the usual time: only its own usual latency tells a worker with a hanging API server from a busy one.
 const LATE: (u32, Duration, Duration) = (10, Duration::from_millis(200), Duration::from_secs(2));

@@ -15,7 +15,7 @@ use crate::kind::KindState;
 use crate::name::ClusterName;
 
 /// The detail of [`Reply::Mute`].
-const MUTE: &str = "its queue has not come to this workload, or its engine does not run";
+const MUTE: &str = "its queue has not tried this workload yet, or Roadstead or Kueue does not run there";
 
 /// The last answer of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -202,7 +202,9 @@ impl Waiting {
                  pod template"
             ),
             Self::NoClusterListed => {
-                "check the MultiKueueConfig that the AdmissionCheck refers to".to_owned()
+                "register a worker: roadstead cluster join NAME --kubeconfig FILE; if one is registered (roadstead cluster list), list it \
+                 in the MultiKueueConfig of the AdmissionCheck"
+                    .to_owned()
             }
             Self::NotNominated => {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
@@ -222,8 +224,9 @@ impl Waiting {
                      deleted, or its Secret is gone"
                 )
             }
-            Self::NoClusterConnected { .. } => {
-                "look at condition Active of the named MultiKueueClusters".to_owned()
+            Self::NoClusterConnected { clusters } => {
+                let first = clusters.first().map_or("NAME", ClusterName::as_str);
+                format!("roadstead cluster list; the whole message: kubectl describe multikueuecluster {first}")
             }
             Self::ClusterFailed { cluster, cause, .. } => mend(cluster, *cause),
             Self::KindNotServed { cluster, kind } => format!(
@@ -245,7 +248,7 @@ impl Waiting {
                 }
             }
             Self::WaitingForWorkers { .. } => {
-                "look at the queue and the quota on the named clusters".to_owned()
+                "wait for free quota, or give the named clusters more: roadstead top clusters shows their load".to_owned()
             }
             Self::WorkerLost {
                 cluster,
@@ -266,7 +269,10 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             format!("rename the job, or remove the object of the same name from cluster \"{cluster}\"")
         }
         Cause::CreateRefused => {
-            format!("read the error, and check the account used on cluster \"{cluster}\"")
+            format!(
+                "read the error; if it says forbidden: roadstead cluster join {cluster} --kubeconfig FILE; else change the job, or the \
+                 policy that the error names"
+            )
         }
         Cause::WebhookFailed => {
             format!("read the error, and look at the named webhook on cluster \"{cluster}\"")
@@ -280,7 +286,9 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             format!("find the webhook or policy that changes jobs on cluster \"{cluster}\"")
         }
         Cause::OwnerNotFound => {
-            format!("find out who deletes jobs on cluster \"{cluster}\"")
+            format!(
+                "find what deletes jobs on cluster \"{cluster}\" (a controller, a script, a user): its audit log says which"
+            )
         }
         Cause::Rejected => {
             format!("look at the admission checks on cluster \"{cluster}\"")
@@ -290,8 +298,8 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             format!("find out whether the storage of cluster \"{cluster}\" was restored from a backup")
         }
         Cause::LeaseLapsed => format!(
-            "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
-                     namespace again if it is gone (roadstead cluster join does both)"
+            "restore the right to write Leases on cluster \"{cluster}\", and the namespace for them: roadstead cluster join {cluster} \
+             --kubeconfig FILE"
         ),
         Cause::JobFailed => format!(
             "look at the status of the job for why it failed on cluster \"{cluster}\"; to have it tried there again, delete the job and \
@@ -323,7 +331,9 @@ fn open_again(cluster: &ClusterName, why: &Closed) -> String {
         Closed::ClusterQueueMissing { name } => format!(
             "create ClusterQueue \"{name}\" on cluster \"{cluster}\", or let the LocalQueue there name another"
         ),
-        Closed::QueueStopped => format!("look at condition Active of the queue on cluster \"{cluster}\""),
+        Closed::QueueStopped => format!(
+            "see spec.stopPolicy and condition Active on cluster \"{cluster}\": kubectl describe localqueues,clusterqueues -A"
+        ),
         Closed::NotAnswering { .. } => format!("look at the API server of cluster \"{cluster}\""),
     }
 }
@@ -335,7 +345,11 @@ fn closed(cluster: &ClusterName, why: &Closed) -> String {
         Closed::ClusterQueueMissing { name } => {
             format!("cluster \"{cluster}\" has no ClusterQueue \"{name}\", which its LocalQueue names")
         }
-        Closed::QueueStopped => format!("the queue on cluster \"{cluster}\" is stopped"),
+        Closed::QueueStopped => {
+            format!(
+                "on cluster \"{cluster}\" the LocalQueue of the job, or its ClusterQueue, is stopped or inactive"
+            )
+        }
         Closed::NotAnswering { words } => {
             let colon = if words.is_empty() { "" } else { ": " };
             format!("cluster \"{cluster}\" leaves requests unanswered, or fails them{colon}{words}")
@@ -355,7 +369,7 @@ impl fmt::Display for Waiting {
                 f,
                 "it goes to the cluster that takes workload \"{first}\", which has none yet"
             ),
-            Self::NoClusterListed => f.write_str("no worker cluster is configured"),
+            Self::NoClusterListed => f.write_str("the AdmissionCheck of this job leads to no worker cluster"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
             Self::QueueClosed { cluster, why } => f.write_str(&closed(cluster, why)),
             Self::Missing { what, clusters } => write!(f, "{what} is missing on {}", plain(clusters)),
@@ -377,7 +391,7 @@ impl fmt::Display for Waiting {
                     Cause::NoAnswer => "did not answer",
                     Cause::SpecDrift => "changed its specification",
                     Cause::OutOfSync => "found the job out of sync with its workload",
-                    Cause::OwnerNotFound => "lost the job",
+                    Cause::OwnerNotFound => "no longer has the job, which was deleted there",
                     Cause::Rejected => "rejected it",
                     Cause::Evicted => "evicted it",
                     Cause::FinishedEarly => "finished it before it was chosen",
@@ -385,7 +399,7 @@ impl fmt::Display for Waiting {
                     Cause::DependencyMissing => "lacks what the pods of the job name",
                     Cause::JobFailed => "has failed the job",
                     Cause::LeaseLapsed => {
-                        "has not had the manager's lease renewed and stops what it is given"
+                        "has not received this manager's Lease renewal in time, so it would stop the job"
                     }
                 };
                 write!(f, "cluster \"{cluster}\" {what}")?;
@@ -435,7 +449,7 @@ impl fmt::Display for Waiting {
                 }
                 match until {
                     Some(until) => write!(f, ", it is given up at {until:.0}"),
-                    None => f.write_str(", its run is kept"),
+                    None => f.write_str(", and the job is not started elsewhere"),
                 }
             }
         }

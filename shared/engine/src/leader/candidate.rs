@@ -36,7 +36,7 @@ const RELEASED_SECS: u64 = 1;
 pub enum Lost {
     /// Another replica holds the Lease.
     #[error(
-        "this replica leads no more: Lease {lease} is held by \"{holder}\"; it ends, and is to be started again"
+        "this replica leads no more: Lease {lease} is held by \"{holder}\"; this process exits, and its Deployment must start it again"
     )]
     Taken {
         /// Namespace and name.
@@ -46,7 +46,7 @@ pub enum Lost {
     },
     /// The Lease was deleted after its time was over, so another replica may have held it meanwhile.
     #[error(
-        "this replica leads no more: Lease {lease} was deleted when its time was over; it ends, and is to be started again"
+        "this replica leads no more: Lease {lease} was deleted when its time was over; this process exits, and its Deployment must start it again"
     )]
     Deleted {
         /// Namespace and name.

@@ -4,7 +4,7 @@ use roadstead_api::install::owned;
 use serde_json::Value;
 
 use super::{
-    CLOCK_SECS_MAX, Group, INSTALL, Seen, bad, everywhere, good, items, name, names, none_of, warning,
+    CLOCK_SECS_MAX, Group, Seen, bad, everywhere, good, install, items, name, names, none_of, warning,
     without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
@@ -116,7 +116,7 @@ fn one_installation(facts: &Facts) -> Result<Seen, Unread> {
         [one] => good(one.clone()),
         several => bad(
             several.join(", "),
-            "keep one: roadstead uninstall manager|worker --namespace NAMESPACE",
+            "keep one, remove the other: roadstead uninstall manager --namespace NAMESPACE (or: roadstead uninstall worker --namespace NAMESPACE)",
         ),
     })
 }
@@ -169,7 +169,7 @@ fn definitions_present(facts: &Facts) -> Result<Seen, Unread> {
         .filter(|name| !there.contains(name.as_str()))
         .collect();
     Ok(none_of(missing, format!("all {count}"), |names| {
-        bad(format!("missing: {names}"), INSTALL)
+        bad(format!("missing: {names}"), install(facts))
     }))
 }
 
@@ -192,7 +192,7 @@ fn definitions_version(facts: &Facts) -> Result<Seen, Unread> {
         .map(|each| name(each))
         .collect();
     Ok(none_of(faulty, owned::VERSION, |names| {
-        warning(format!("not of {}: {names}", owned::VERSION), INSTALL)
+        warning(format!("not of {}: {names}", owned::VERSION), install(facts))
     }))
 }
 

@@ -7,7 +7,7 @@ use roadstead_serve::config;
 use serde_json::Value;
 
 use super::{
-    CLOCK_SECS_MAX, Group, INSTALL, Seen, bad, everywhere, good, look_at_log, name, none_of, warning,
+    CLOCK_SECS_MAX, Group, Seen, bad, everywhere, good, install, look_at_log, name, none_of, warning,
 };
 use crate::doctor::facts::{Facts, Unread};
 
@@ -53,7 +53,7 @@ fn deployment(facts: &Facts) -> Result<Seen, Unread> {
         Some(found) => good(name(found)),
         None => bad(
             format!("nothing is installed in namespace {}", facts.namespace),
-            format!("{INSTALL} --namespace {}", facts.namespace),
+            install(facts),
         ),
     })
 }
@@ -93,7 +93,7 @@ fn image_version(facts: &Facts) -> Result<Seen, Unread> {
         } else {
             warning(
                 format!("installed is {version}, this command is {}", owned::VERSION),
-                format!("use roadstead {version}, or {INSTALL}"),
+                format!("use roadstead {version}, or: {}", install(facts)),
             )
         }
     })
@@ -108,7 +108,7 @@ fn service_account(facts: &Facts) -> Result<Seen, Unread> {
         .unwrap_or(rights::ACCOUNT);
     Ok(match facts.named("ServiceAccount", account)? {
         Some(_) => good(account),
-        None => bad(format!("no ServiceAccount {account}"), INSTALL),
+        None => bad(format!("no ServiceAccount {account}"), install(facts)),
     })
 }
 
@@ -132,14 +132,14 @@ fn cluster_role(facts: &Facts) -> Result<Seen, Unread> {
         }
     }
     Ok(none_of(faulty, "as installed", |names| {
-        bad(format!("missing or changed: {names}"), INSTALL)
+        bad(format!("missing or changed: {names}"), install(facts))
     }))
 }
 
 fn configuration(facts: &Facts) -> Result<Seen, Unread> {
     let maps = facts.all("ConfigMap")?;
     let Some(map) = maps.iter().find(|map| owned::by(map).is_some()) else {
-        return Ok(bad("there is no ConfigMap of the installation", INSTALL));
+        return Ok(bad("there is no ConfigMap of the installation", install(facts)));
     };
     let text = map["data"]["config.yaml"].as_str().unwrap_or_default();
     Ok(match config::parse(&name(map), text, &[], &facts.namespace) {

@@ -234,7 +234,7 @@ fn checks_handled(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "all by this process", |names| {
         warning(
             format!("by other controllers: {names}"),
-            "make sure that they run",
+            "see that the controllers in brackets run: kubectl describe admissioncheck NAME",
         )
     }))
 }

@@ -6,7 +6,7 @@ use roadstead_api::crd::WEBHOOK_SERVICE;
 use roadstead_api::visibility;
 use serde_json::Value;
 
-use super::{Group, INSTALL, Seen, bad, condition, everywhere, good, items, look_at_log, none_of, warning};
+use super::{Group, Seen, bad, condition, everywhere, good, install, items, look_at_log, none_of, warning};
 use crate::doctor::facts::{Facts, Unread};
 
 pub(super) const WEBHOOKS: Group = Group {
@@ -157,7 +157,7 @@ fn expiry(encoded: &str) -> Option<Timestamp> {
 fn webhook_service(facts: &Facts) -> Result<Seen, Unread> {
     Ok(match facts.named("Service", WEBHOOK_SERVICE)? {
         Some(_) => good(WEBHOOK_SERVICE),
-        None => bad(format!("no Service {WEBHOOK_SERVICE}"), INSTALL),
+        None => bad(format!("no Service {WEBHOOK_SERVICE}"), install(facts)),
     })
 }
 

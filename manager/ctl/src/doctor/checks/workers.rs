@@ -115,7 +115,10 @@ fn clusters_exist(facts: &Facts) -> Result<Seen, Unread> {
 
 fn clusters_cordoned(facts: &Facts) -> Result<Seen, Unread> {
     let cordon = roadstead_api::constants::annotations::CORDON;
-    let is_cordoned = |cluster: &&Value| !cluster["metadata"]["annotations"][cordon].is_null();
+    let is_cordoned = |cluster: &&Value| {
+        let said = cluster["metadata"]["annotations"][cordon].as_str();
+        !matches!(said.unwrap_or_default(), "" | "false")
+    };
     let faulty = facts
         .all("MultiKueueCluster")?
         .iter()

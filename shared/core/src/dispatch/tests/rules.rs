@@ -476,7 +476,7 @@ fn a_lost_winner_is_waited_for_as_the_policy_says() {
     let waiting = kept.waiting.unwrap();
     assert_eq!(
         waiting.to_string(),
-        "cluster \"a\" does not answer since 1970-01-01T01:30:00Z, its run is kept"
+        "cluster \"a\" does not answer since 1970-01-01T01:30:00Z, and the job is not started elsewhere"
     );
     assert!(waiting.next_step().contains("roadstead cluster give-up a"));
 }

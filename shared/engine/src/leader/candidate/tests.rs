@@ -182,7 +182,7 @@ async fn a_leader_that_was_stopped_past_its_lease_has_lost_and_writes_nothing() 
     let lost = first.candidate.run().await;
     assert_eq!(
         lost.to_string(),
-        "this replica leads no more: Lease own/c1f6bfd2.kueue.x-k8s.io is held by \"b#1\"; it ends, and is to be started again"
+        "this replica leads no more: Lease own/c1f6bfd2.kueue.x-k8s.io is held by \"b#1\"; this process exits, and its Deployment must start it again"
     );
     assert!(first.permit.check().is_err());
     first.candidate.release().await;

@@ -19,7 +19,10 @@ pub(super) fn check(federation: &MultiKueue, kinds: Kinds, findings: &mut Findin
     if !is_label_value(&federation.origin) {
         findings.add(
             "multiKueue.origin",
-            format!("`{}` is not a valid label value", federation.origin),
+            format!(
+                "`{}` is not a valid label value: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit",
+                federation.origin
+            ),
         );
     }
     for (index, kind) in federation.external_frameworks.iter().enumerate() {
