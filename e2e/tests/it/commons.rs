@@ -139,7 +139,7 @@ impl<T: Ends, const N: usize> Ends for [T; N] {
 
 impl<T: Ends> Ends for RwLock<T> {
     fn end(&self) {
-        // Why it is free: nobody uses what ends.
-        self.try_read().expect("nobody uses it").end();
+        // Why the lock is free: what ends is used by no test.
+        self.try_read().expect("no test uses it").end();
     }
 }

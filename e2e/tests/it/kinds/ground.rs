@@ -446,7 +446,7 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
 
 /// Where a test plays.
 #[derive(Clone, Copy)]
-enum Home {
+pub(super) enum Home {
     Stage(&'static Stage),
     Solo(&'static Solo),
     /// A cluster that the test may change.
@@ -456,7 +456,7 @@ enum Home {
 /// One test's part of it.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
-    home: Home,
+    pub(super) home: Home,
     pub(super) name: &'static str,
 }
 
@@ -505,15 +505,6 @@ impl Room {
         match self.home {
             Home::Stage(stage) => stage,
             Home::Solo(_) | Home::Client(_) => panic!("this test has one cluster"),
-        }
-    }
-
-    /// The kubeconfig of an administrator of a cluster that tests share.
-    #[cfg(feature = "nightly")]
-    pub(super) fn kubeconfig(self) -> String {
-        match self.home {
-            Home::Solo(solo) => solo.plane().kubeconfig(),
-            Home::Stage(_) | Home::Client(_) => panic!("this test has several clusters, or one of its own"),
         }
     }
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::{Launch, Team, apply, pods_resource, team};
-use crate::kinds::ground::{LONG_SECS, Room, play_pods, resource};
+use crate::kinds::ground::{Home, LONG_SECS, Room, play_pods, resource};
 use crate::shared::{eventually, output_of};
 
 /// The client and its provisioner call these. `.ci/nightly` installs them.
@@ -57,7 +57,10 @@ fn environment() -> PathBuf {
 
 /// The kubeconfig of a user of the team.
 fn kubeconfig(room: Room) -> Value {
-    let text = room.kubeconfig();
+    let Home::Solo(solo) = room.home else {
+        panic!("this test shares one cluster with others");
+    };
+    let text = solo.plane().kubeconfig();
     let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
     kubeconfig["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
     kubeconfig
