@@ -1,7 +1,7 @@
 //! Limits of the figures: `perf federation --check`, `perf sick --check` and `perf wrappers --check` fail if a figure misses its limit.
 //!
-//! *Limits*: the machine must do nothing else meanwhile. Ratios are to the bare client, to the API server of the manager's cluster, or to
-//! calm phases, in the same run: machines, and the hours of one machine, differ too much for limits in milliseconds.
+//! *Limits*: the machine must do nothing else meanwhile. Ratios are to the bare client, or to calm phases, in the same run. Figures in
+//! milliseconds and megabytes are for a machine of about two cores; the CPU time of a job may miss its limit in a slow hour of a shared one.
 //!
 //! *Source*: `e2e/docs/performance.md`; `spec/safety.md` I12 for the cost of a sick worker.
 
@@ -45,8 +45,8 @@ const FEDERATION: [Figure; 9] = [
     Figure::new("placed_to_job_ms_p99", Unit::Millis, Limit::Under(2000.0), |r| {
         r.placed_to_job_ms_p99
     }),
-    Figure::new("manager_cpu_ratio", Unit::ToServer, Limit::AtMost(0.6), |r| {
-        r.manager_cpu_ratio
+    Figure::new("manager_cpu_ms_per_job", Unit::Millis, Limit::AtMost(10.0), |r| {
+        r.manager_cpu_ms_per_job
     }),
     Figure::new(MEMORY, Unit::Megabytes, Limit::Under(80.0), |r| {
         r.manager_rss_mb_1000
@@ -95,8 +95,6 @@ enum Unit {
     Count,
     /// A ratio to the bare client in the same run.
     ToBare,
-    /// A ratio to the API server of the manager's cluster in the same time.
-    ToServer,
     /// A ratio to the calm phases of the same run.
     ToCalm,
     /// A ratio to the run with the fewest workers.
@@ -112,7 +110,6 @@ impl Unit {
             Self::Megabytes => " MB",
             Self::Count => "",
             Self::ToBare => " of the bare client",
-            Self::ToServer => " of its API server",
             Self::ToCalm => " of the calm phases",
             Self::ToFewest => " of the run with the fewest workers",
             Self::ToSmallest => " of the run with the fewest AppWrappers",
@@ -307,7 +304,7 @@ mod tests {
             mirror_ratio_p50: 1.0,
             throughput_ratio: 0.9,
             placed_to_job_ms_p99: 90.0,
-            manager_cpu_ratio: 0.3,
+            manager_cpu_ms_per_job: 6.3,
             requests_per_job: 15.0,
             failed_requests_per_job: 0.01,
             manager_rss_mb_1000: 61.0,
@@ -334,7 +331,7 @@ mod tests {
             mirror_ratio_p50: 1.6,
             throughput_ratio: 0.69,
             placed_to_job_ms_p99: 2000.0,
-            manager_cpu_ratio: 0.61,
+            manager_cpu_ms_per_job: 10.1,
             requests_per_job: 25.5,
             failed_requests_per_job: 0.2,
             manager_rss_mb_1000: 80.0,
@@ -350,7 +347,7 @@ mod tests {
                 "requests_per_job with 20 workers: measured 25.5, limit at most 25",
                 "failed_requests_per_job with 20 workers: measured 0.2, limit under 0.2",
                 "placed_to_job_ms_p99 with 20 workers: measured 2000, limit under 2000 ms",
-                "manager_cpu_ratio with 20 workers: measured 0.61, limit at most 0.6 of its API server",
+                "manager_cpu_ms_per_job with 20 workers: measured 10.1, limit at most 10 ms",
                 "manager_rss_mb_1000 with 20 workers: measured 80, limit under 80 MB",
                 "requests_per_job with 20 workers to 2: measured 1.7, limit at most 1.5 of the run with the fewest workers",
                 "latency_ratio_p50 with 20 workers to 2: measured 1.53, limit at most 1.5 of the run with the fewest workers",
