@@ -10,19 +10,12 @@ use roadstead_core::dispatch::Cordon;
 
 use crate::remote::Remote;
 
-/// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
-const DRAIN: &str = "drain";
-
 pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Cordon::Leaving;
     }
     let annotations = cluster.metadata.annotations.as_ref();
-    match annotations.and_then(|all| all.get(CORDON)).map(String::as_str) {
-        None | Some("" | "false") => Cordon::Open,
-        Some(DRAIN) => Cordon::Drained,
-        Some(_) => Cordon::Closed,
-    }
+    Cordon::read(annotations.and_then(|all| all.get(CORDON)).map(String::as_str))
 }
 
 /// The time of the loss that an administrator has given up, from the annotation; a text that is no time does not count.

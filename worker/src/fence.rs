@@ -122,6 +122,18 @@ impl Knowledge {
     }
 }
 
+/// What the standing of a manager's Lease means for its jobs, for the log.
+const fn words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Free => "there is no Lease of this manager, so its jobs are not fenced",
+        Standing::Held => "the Lease of this manager is renewed, so its jobs may start",
+        Standing::Doubtful => "the Lease of this manager is late, so its jobs of policy Fence do not start",
+        Standing::Expired => {
+            "the Lease of this manager was not renewed in time, so its jobs of policy Fence are stopped"
+        }
+    }
+}
+
 impl Fence {
     /// Watches all managers until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
@@ -352,7 +364,7 @@ impl Fence {
             for (origin, manager) in managers.iter_mut() {
                 let (before, standing) = manager.settle(now);
                 if before != Some(standing) {
-                    tracing::info!(origin, ?before, now = ?standing, "the Lease of this manager: Held (renewed), Doubtful (late: no new starts), Expired (its jobs of policy Fence are stopped), Free (no Lease)");
+                    tracing::info!(origin, ?before, now = ?standing, "{}", words(standing));
                     if standing == Standing::Held {
                         relieved.push(origin.clone());
                     }

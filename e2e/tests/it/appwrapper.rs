@@ -41,7 +41,10 @@ const TUNING: &str = "workload.codeflare.dev.appwrapper";
 // Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// A test that restarts the worker has it alone.
-static SOLO: Common<RwLock<Solo>> = Common::new();
+static SOLO: Common<RwLock<Solo>> = Common::new(|solo| {
+    // Why the lock is free: a test that uses the cluster is over.
+    solo.try_read().expect("no test uses it").end();
+});
 
 async fn solo() -> &'static RwLock<Solo> {
     let start = async {

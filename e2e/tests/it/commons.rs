@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use roadstead_e2e::ControlPlane;
-use roadstead_e2e::stage::{Controller, Solo, Stage};
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::{sleep, timeout};
 
@@ -14,12 +12,6 @@ const IDLE: Duration = Duration::from_secs(90);
 /// Limit of a start, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
-/// Something whose processes can be ended while references to it are left.
-pub(crate) trait Ends: Send + Sync {
-    /// Ends its processes; nothing starts them again.
-    fn end(&self);
-}
-
 /// Something that tests share.
 pub(crate) struct Common<T: 'static> {
     /// Locked while it starts.
@@ -28,6 +20,8 @@ pub(crate) struct Common<T: 'static> {
     peace: RwLock<()>,
     /// The number of times that tests took it so far.
     came: AtomicU64,
+    /// Ends its processes, while references to it are left.
+    end: fn(&T),
 }
 
 /// As long as it lives, no test disturbs what it stands for.
@@ -36,12 +30,13 @@ pub(crate) type Peace = RwLockReadGuard<'static, ()>;
 /// As long as it lives, no other test uses what it stands for.
 pub(crate) type Alone = RwLockWriteGuard<'static, ()>;
 
-impl<T: Ends> Common<T> {
-    pub(crate) const fn new() -> Self {
+impl<T: Send + Sync> Common<T> {
+    pub(crate) const fn new(end: fn(&T)) -> Self {
         Self {
             runs: Mutex::const_new(None),
             peace: RwLock::const_new(()),
             came: AtomicU64::new(0),
+            end,
         }
     }
 
@@ -90,56 +85,11 @@ impl<T: Ends> Common<T> {
             if seen_idle == Some(came) {
                 let ended = self.runs.lock().await.take();
                 if let Some(ended) = ended {
-                    ended.end();
+                    (self.end)(ended);
                 }
                 return;
             }
             seen_idle = Some(came);
         }
-    }
-}
-
-impl Ends for Stage {
-    fn end(&self) {
-        Self::end(self);
-    }
-}
-
-impl Ends for Solo {
-    fn end(&self) {
-        Self::end(self);
-    }
-}
-
-impl Ends for ControlPlane {
-    fn end(&self) {
-        Self::end(self);
-    }
-}
-
-impl Ends for Controller {
-    fn end(&self) {
-        Self::end(self);
-    }
-}
-
-impl<A: Ends, B: Ends> Ends for (A, B) {
-    fn end(&self) {
-        // Why in this order: the second one is a client of the first.
-        self.1.end();
-        self.0.end();
-    }
-}
-
-impl<T: Ends, const N: usize> Ends for [T; N] {
-    fn end(&self) {
-        self.iter().for_each(T::end);
-    }
-}
-
-impl<T: Ends> Ends for RwLock<T> {
-    fn end(&self) {
-        // Why the lock is free: what ends is used by no test.
-        self.try_read().expect("no test uses it").end();
     }
 }

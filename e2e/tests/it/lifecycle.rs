@@ -34,7 +34,10 @@ const FLAVOR: &str = "default";
 // Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// A test that restarts the worker holds this lock alone: while the worker is away, its webhooks refuse the writes of others.
-static SOLO: Common<RwLock<Solo>> = Common::new();
+static SOLO: Common<RwLock<Solo>> = Common::new(|solo| {
+    // Why the lock is free: a test that uses the cluster is over.
+    solo.try_read().expect("no test uses it").end();
+});
 
 async fn start(options: Options, configuration: Value) -> Solo {
     let starting = Solo::start(options, &configuration, Progress::stderr());

@@ -44,7 +44,7 @@ const START_DEADLINE: Duration = Duration::from_mins(30);
 
 // Why one runtime for all: background tasks of the federation must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static STAGE: Common<Stage> = Common::new();
+static STAGE: Common<Stage> = Common::new(Stage::end);
 
 async fn start() -> Stage {
     // Why no scheduler there: a job of the manager must not run on it.
@@ -115,7 +115,10 @@ pub(super) fn play<F: Future<Output = ()>>(
 
 /// A federation with two workers in which pods are shown on virtual nodes and the manager has the controllers of workflows and of what
 /// serves, for all tests of that. Worker `west` runs whole workflows too.
-static SHOWN: Common<(Stage, [Controller; 3])> = Common::new();
+static SHOWN: Common<(Stage, [Controller; 3])> = Common::new(|(stage, controllers)| {
+    controllers.iter().for_each(Controller::end);
+    stage.end();
+});
 
 /// What worker `east` needs for results of workflow steps: the Workflows themselves are on the manager.
 fn results_of_steps() -> Value {
@@ -247,7 +250,7 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
 }
 
 /// One cluster with plain pods, for all tests of them.
-static ALONE: Common<Solo> = Common::new();
+static ALONE: Common<Solo> = Common::new(Solo::end);
 
 async fn start_alone() -> Solo {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
@@ -257,8 +260,13 @@ async fn start_alone() -> Solo {
     started.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
+fn end_both((solo, controller): &(Solo, Controller)) {
+    controller.end();
+    solo.end();
+}
+
 /// One cluster with the workflow controller, for all tests of it.
-static WORKFLOWS: Common<(Solo, Controller)> = Common::new();
+static WORKFLOWS: Common<(Solo, Controller)> = Common::new(end_both);
 
 async fn start_workflows() -> (Solo, Controller) {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
@@ -290,7 +298,7 @@ async fn start_workflows() -> (Solo, Controller) {
 
 /// One cluster with the controllers of what serves, for all tests of it. `AppWrapper` and `SparkApplication` are queued there too, plain
 /// pods are not.
-static SERVERS: Common<(Solo, Controller)> = Common::new();
+static SERVERS: Common<(Solo, Controller)> = Common::new(end_both);
 
 /// The controllers of Kubernetes for what serves.
 fn serving_controllers() -> [String; 3] {

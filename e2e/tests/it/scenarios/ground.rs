@@ -31,7 +31,7 @@ const PRIORITIES: [i32; 8] = [-10, -2, -1, 0, 1, 2, 10, 100];
 
 // Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static CLASSICAL: Common<Solo> = Common::new();
+static CLASSICAL: Common<Solo> = Common::new(Solo::end);
 
 /// A cluster whose worker has this configuration.
 pub(super) async fn start(name: &str, configuration: Value) -> Solo {

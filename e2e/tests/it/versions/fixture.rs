@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::commons::{Common, Ends};
+use crate::commons::Common;
 use crate::shared::{eventually, start, within};
 
 pub(super) const ALPHA: &str = "v1alpha1";
@@ -37,19 +37,13 @@ const HOST: &str = "localhost";
 
 // Why one for all: the webhook must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SHARED: Common<Shared> = Common::new();
+static SHARED: Common<Shared> = Common::new(|shared| shared.plane.end());
 
 /// The state that the tests share.
 pub(super) struct Shared {
     plane: ControlPlane,
     pub(super) client: Client,
     pub(super) definitions: Vec<CustomResourceDefinition>,
-}
-
-impl Ends for Shared {
-    fn end(&self) {
-        self.plane.end();
-    }
 }
 
 /// Runs a test beside others on the shared plane.

@@ -23,7 +23,7 @@ pub(super) const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 
 // Why one runtime for all: background tasks of the cluster must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SOLO: Common<Solo> = Common::new();
+static SOLO: Common<Solo> = Common::new(Solo::end);
 
 async fn start() -> Solo {
     let frameworks =

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_core::dispatch;
 use roadstead_kubeio::write;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,10 +22,6 @@ use crate::output::{self, say};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Names shown in a message.
 const SHOWN_MAX: usize = 10;
-/// Value of the annotation: no new jobs are sent.
-const CLOSED: &str = "true";
-/// Value of the annotation: no new jobs are sent, and running jobs go elsewhere.
-pub(super) const DRAINED: &str = "drain";
 
 /// The result of `cordon`, `uncordon` and `drain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,7 +37,7 @@ pub struct Cordoned {
 
 /// Stops sending new jobs to a cluster.
 pub async fn cordon(args: &Cordon) -> Result<(), Failure> {
-    change(args, Some(CLOSED)).await
+    change(args, Some(dispatch::Cordon::CLOSED)).await
 }
 
 /// Lets a cluster take new jobs again.
@@ -82,7 +79,11 @@ pub async fn drain(args: &Drain) -> Result<(), Failure> {
             output::consent(args.yes, "do this?")?;
         }
     }
-    let value = if args.evict { DRAINED } else { CLOSED };
+    let value = if args.evict {
+        dispatch::Cordon::DRAINED
+    } else {
+        dispatch::Cordon::CLOSED
+    };
     annotate(&manager, &args.name, Some(value)).await?;
     let until = Instant::now() + args.timeout;
     loop {

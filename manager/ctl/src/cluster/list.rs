@@ -7,6 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::dispatch::Cordon;
 use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::write;
@@ -101,10 +102,11 @@ pub(crate) fn closed(cluster: &MultiKueueCluster) -> Option<&'static str> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Some("leaving");
     }
-    match cluster.annotations().get(CORDON).map_or("", String::as_str) {
-        "" | "false" => None,
-        super::cordon::DRAINED => Some("draining"),
-        _ => Some("cordoned"),
+    match Cordon::read(cluster.annotations().get(CORDON).map(String::as_str)) {
+        Cordon::Open => None,
+        Cordon::Leaving => Some("leaving"),
+        Cordon::Drained => Some("draining"),
+        Cordon::Closed => Some("cordoned"),
     }
 }
 

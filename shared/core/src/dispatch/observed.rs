@@ -153,6 +153,22 @@ pub enum Cordon {
     Leaving,
 }
 
+impl Cordon {
+    /// The value of annotation `roadstead.dev/cordon` of a cluster that takes nothing new.
+    pub const CLOSED: &str = "true";
+    /// The value of a cluster whose runs are also sent elsewhere.
+    pub const DRAINED: &str = "drain";
+
+    /// Reads the annotation. Any other text than none, an empty one and `false` closes the cluster. *Source*: `spec/multikueue.md 4.5`.
+    pub fn read(annotation: Option<&str>) -> Self {
+        match annotation {
+            None | Some("" | "false") => Self::Open,
+            Some(Self::DRAINED) => Self::Drained,
+            Some(_) => Self::Closed,
+        }
+    }
+}
+
 /// Whether a worker that does not answer has stopped its runs. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {

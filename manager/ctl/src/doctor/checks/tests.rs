@@ -328,6 +328,26 @@ fn every_check_finds_the_very_thing_that_it_is_about_and_names_a_next_step() {
 }
 
 #[test]
+fn a_cluster_counts_as_cordoned_when_the_manager_reads_it_so() {
+    for (annotation, level) in [("", Level::Ok), ("false", Level::Ok), ("drain", Level::Warning)] {
+        let mut facts = healthy(Process::Manager);
+        first(&mut facts, "MultiKueueCluster")["metadata"]["annotations"] = json!({CORDON: annotation});
+        assert_eq!(found(&facts, "clusters-cordoned").level, level, "{annotation:?}");
+    }
+}
+
+#[test]
+fn the_command_that_repairs_names_the_process_and_the_namespace_and_runs_in_a_shell_as_it_is() {
+    for (process, word) in [(Process::Manager, "manager"), (Process::Worker, "worker")] {
+        let mut facts = healthy(process);
+        of(&mut facts, "ConfigMap").clear();
+        let next = found(&facts, "configuration").next.unwrap();
+        let namespace = &facts.namespace;
+        assert_eq!(next, format!("roadstead install {word} --namespace {namespace}"));
+    }
+}
+
+#[test]
 fn what_may_not_be_read_is_unknown_and_no_failure() {
     let mut facts = healthy(Process::Manager);
     let refused = Unread("secrets cannot be listed: forbidden".to_owned());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use roadstead_core::dispatch::Cordon;
 use roadstead_kubeconfigs::secret;
 use serde_json::Value;
 
@@ -116,8 +117,8 @@ fn clusters_exist(facts: &Facts) -> Result<Seen, Unread> {
 fn clusters_cordoned(facts: &Facts) -> Result<Seen, Unread> {
     let cordon = roadstead_api::constants::annotations::CORDON;
     let is_cordoned = |cluster: &&Value| {
-        let said = cluster["metadata"]["annotations"][cordon].as_str();
-        !matches!(said.unwrap_or_default(), "" | "false")
+        let annotation = cluster["metadata"]["annotations"][cordon].as_str();
+        Cordon::read(annotation) != Cordon::Open
     };
     let faulty = facts
         .all("MultiKueueCluster")?
