@@ -31,7 +31,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::kind::KindState;
-use roadstead_core::name::{CheckName, ClusterName, Key};
+use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, JobKey, JobRef, KindCache, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest, There};
@@ -119,9 +119,11 @@ impl Checks for Dispatch {
         self.memory.forget_refusals(&pass.workload.key, |cluster| {
             self.is_rid(cluster, &pass.workload.key)
         });
+        let stored_status = roadstead_convert::workload_status(pass.stored);
+        dispatch::keep_check(&stored_status, status, |name| self.federation.is_ours(name), now);
         let mut composed = pass.workload.clone();
         composed.status = status.clone();
-        let known = (composed, roadstead_convert::workload_status(pass.stored));
+        let known = (composed, stored_status);
         let scene = read::scene(self, &pass.workload.key, Some(pass.stored), known);
         let plan = scene.plan(Local::Present, now);
         let annotate = scene.new_epoch(&plan);
@@ -196,12 +198,8 @@ impl Checks for Dispatch {
     }
 
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
-        let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
-        let mut names = checks.map(|check| CheckName::from(check.name.as_str()));
-        // Why true while the federation is not listed: it is unknown then which checks are ours. The quota of a job that may run
-        // must not be given to another Workload.
+        // Why whatever its checks are: an administrator may replace or delete the check while the job runs.
         workload.cluster_name().is_some()
-            && (!self.knows_everything() || names.any(|name| self.federation.is_ours(&name)))
     }
 
     fn there(&self, workload: &Workload) -> Option<There> {
@@ -211,8 +209,9 @@ impl Checks for Dispatch {
     fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {
         if !self.knows_everything() || !self.knows_jobs_like(workload) {
             // Why any check counts: while the AdmissionChecks are not listed, it is unknown which of them are ours.
-            let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
-            return has_checks.then_some(Elsewhere {
+            let is_dispatched = { workload.status.as_ref() }
+                .is_some_and(|s| s.cluster_name.is_some() || !s.admission_checks.is_empty());
+            return is_dispatched.then_some(Elsewhere {
                 job: None,
                 fate: Fate::NotYet,
                 node: None,

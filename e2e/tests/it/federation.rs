@@ -9,6 +9,7 @@ mod authority;
 mod busy;
 mod calls;
 mod capacity;
+mod checks;
 mod classes;
 mod clocks;
 mod dispatchers;

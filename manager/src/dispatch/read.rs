@@ -562,7 +562,8 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
 pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> Option<Elsewhere> {
     let status = workload.status.as_ref()?;
     let ours = |name: &String| d.federation.is_ours(&CheckName::from(name.as_str()));
-    if !status.admission_checks.iter().any(|check| ours(&check.name)) {
+    // Why also when it is placed: the check may have been deleted while the job runs.
+    if workload.cluster_name().is_none() && !status.admission_checks.iter().any(|check| ours(&check.name)) {
         return None;
     }
     let key = roadstead_kubeio::cache::key_of(workload);

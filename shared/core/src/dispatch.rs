@@ -27,6 +27,7 @@ mod concern;
 mod elsewhere;
 mod epoch;
 pub mod farewell;
+mod hold;
 mod holder;
 mod mirror;
 mod observed;
@@ -40,6 +41,7 @@ mod waiting;
 pub use bug::Bug;
 pub use concern::is_followed;
 pub use elsewhere::Elsewhere;
+pub use hold::{hold, keep_check};
 use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
@@ -155,12 +157,6 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
     pass.plan
 }
 
-/// Keeps the name of the cluster where the Workload may run, in a pass that lacks facts for a decision. Why: an eviction takes the name out
-/// of the composed status, and without the name the job could run twice (`spec/safety.md` I1).
-pub fn hold(stored: &Status, status: &mut Status) {
-    status.cluster.clone_from(&stored.cluster);
-}
-
 struct Pass<'a> {
     o: Observed<'a>,
     now: Timestamp,
@@ -177,11 +173,7 @@ impl<'a> Pass<'a> {
             return self.remove_everywhere();
         }
         let Some(check) = self.o.check else {
-            // Why: without quota no copy may stay. With quota the check may be missing only for a moment, so the copies stay as they are.
-            if finished || !quota {
-                self.remove_everywhere();
-            }
-            return;
+            return self.run_without_check();
         };
         if finished {
             return self.clean_up_finished();
@@ -203,8 +195,8 @@ impl<'a> Pass<'a> {
             }
         }
         let phase = self.phase(check);
-        if let (Some(winner), CheckPhase::Ready, true, false) =
-            (self.plan.status.cluster.clone(), phase, quota, evicted)
+        let follows = phase == CheckPhase::Ready || self.is_renamed(phase);
+        if let (Some(winner), true, true, false) = (self.plan.status.cluster.clone(), follows, quota, evicted)
         {
             return self.follow(check, &winner);
         }

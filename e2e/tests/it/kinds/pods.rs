@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
-use kube::api::{ApiResource, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use roadstead_e2e::options::RUN_SECONDS;
 use serde_json::{Value, json};
 

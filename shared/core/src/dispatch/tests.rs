@@ -10,6 +10,7 @@ use crate::workload::Workload;
 mod elsewhere;
 mod epochs;
 mod failures;
+mod hold;
 mod kinds;
 mod leftovers;
 mod offers;
@@ -121,6 +122,8 @@ struct Case {
     status: Status,
     stored: Option<Status>,
     local: Local,
+    /// The MultiKueue check of the Workload.
+    ours: Option<CheckName>,
     owner: Owner,
     clusters: Vec<ClusterName>,
     behind: Option<&'static str>,
@@ -153,6 +156,7 @@ impl Case {
             status,
             stored: None,
             local: Local::Present,
+            ours: Some(CHECK.into()),
             owner: Owner::Managed,
             clusters: vec!["b".into(), "a".into()],
             behind: None,
@@ -226,11 +230,13 @@ impl Case {
 
     fn plan(&self) -> Plan {
         let plan = self.plan_knowing(&self.remotes, &self.sites);
-        let name = CHECK.into();
         let holder = |cluster: &ClusterName| self.status.cluster.as_ref() == Some(cluster);
         let answers = { self.remotes.iter() }
             .any(|(cluster, remote)| holder(cluster) && matches!(remote, Remote::Reachable(_)));
-        if self.local == Local::Present && answers && is_followed(&self.workload(), &name, &self.owner) {
+        let followed = |name: &CheckName| {
+            is_followed(&self.workload(), name, &self.owner) && self.local == Local::Present
+        };
+        if answers && self.ours.as_ref().is_some_and(followed) {
             let has_some = |remote: &Remote| match remote {
                 Remote::Reachable(copies) => *copies != Copies::default(),
                 Remote::Unreachable { .. } | Remote::Unreadable { .. } => false,
@@ -252,13 +258,12 @@ impl Case {
         remotes: &BTreeMap<ClusterName, Remote>,
         sites: &BTreeMap<ClusterName, Site>,
     ) -> Plan {
-        let name = CHECK.into();
         plan(
             &Observed {
                 workload: &self.workload(),
                 stored: self.stored.as_ref().unwrap_or(&self.status),
                 local: self.local,
-                check: Some(&name),
+                check: self.ours.as_ref(),
                 owner: &self.owner,
                 clusters: &self.clusters,
                 behind: self.behind,

@@ -122,6 +122,28 @@ fn a_pod_that_the_manager_stops_runs_anew_from_the_one_that_is_held_there() {
     });
 }
 
+/// Spec: safety 1 I1; multikueue 3.3 R6b
+#[test]
+fn a_pod_that_runs_on_a_worker_stays_held_here_when_its_queue_names_no_check() {
+    play("far-unchecked", &[(MANAGER, "4"), (EAST, "4")], async |room| {
+        create_on(room, MANAGER, pod(room, "one", 8)).await;
+        room.until(MANAGER, &pods(), "one", is_in("Running")).await;
+        let queues = resource("kueue.x-k8s.io/v1beta2", "ClusterQueue");
+        let none = json!({"spec": {"admissionChecksStrategy": null}});
+        let patch = Patch::Merge(none);
+        let all: Api<DynamicObject> = Api::all_with(room.client(MANAGER), &queues);
+        all.patch(room.name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        let here = room.until(MANAGER, &pods(), "one", is_in("Succeeded")).await;
+        assert!(is_gated(&here), "it never ran here");
+        room.workload(MANAGER, "one", |w| is_true(w, "Finished")).await;
+        room.is_empty(EAST, &all_of_it()).await;
+        room.delete(MANAGER, &pods(), "one").await;
+        nothing_is_left(room).await;
+    });
+}
+
 /// Spec: multikueue 5.2, 11.95; jobs 12.9, 12.5
 #[test]
 fn the_pods_of_a_group_run_on_one_worker_with_one_workload() {

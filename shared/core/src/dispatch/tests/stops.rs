@@ -24,18 +24,6 @@ fn stopped() -> RemoteWorkload {
     }
 }
 
-/// Spec: safety 1 I1
-#[test]
-fn where_it_runs_is_not_forgotten_before_anything_is_known() {
-    let case = evicted("switched off");
-    let mut status = case.status.clone();
-    assert_eq!(status.cluster, None);
-    hold(case.stored.as_ref().unwrap(), &mut status);
-    assert_eq!(status.cluster, Some("a".into()));
-    status.cluster = None;
-    assert_eq!(status, case.status, "nothing else is said");
-}
-
 /// Spec: multikueue 3.3 R6b.2, 3.8, 10.F23, 11.72
 #[test]
 fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
