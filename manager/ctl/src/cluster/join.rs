@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::plan::{ConfigStep, CredentialStep, Plan};
-use super::{account, active, check_name, identity, secret_name};
+use super::{account, active, check_name, identity, secret_name, settings};
 use crate::access::{self, FIELD_MANAGER, Worker};
 use crate::args::Join;
 use crate::failure::{Failure, done};
@@ -81,22 +81,20 @@ struct Site<'a> {
 pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     let started = Instant::now();
     check_name(&args.name)?;
-    let account = account::named(&args.owner)?;
     let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
     let mut args = args.clone();
-    // Why not with `--print-yaml`: that command contacts no cluster.
-    if args.integrations.is_empty() && !args.print_yaml {
-        args.integrations = account::granted(&worker.client, &account).await?;
-    }
-    if args.integrations.is_empty() {
-        args.integrations.push(&rows::JOB);
-    }
-    let args = &args;
-    let endpoint = address(args, &worker)?;
     if args.print_yaml {
-        return plan::print_objects(args, &account, &endpoint);
+        return print(&mut args, &worker);
     }
     let manager = access::manager(&args.manager).await?;
+    let account = settings::account(&args.owner, &args.manager.namespace, &manager).await?;
+    settings::compare_worker(&worker.client, &account).await;
+    if args.integrations.is_empty() {
+        args.integrations = account::granted(&worker.client, &account).await?;
+    }
+    by_default(&mut args);
+    let args = &args;
+    let endpoint = address(args, &worker)?;
     let seen = observe(args, &account, &worker.client, &manager).await?;
     match &seen.cluster {
         None => identity::is_new(&manager, &worker.client).await?,
@@ -147,6 +145,19 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
         };
         format!("cluster {} {how} ({:.1} s)", args.name, joined.elapsed_seconds)
     })
+}
+
+/// Prints the objects. It contacts no cluster, so only the flags say whose account it is, and which kinds of jobs it may send.
+fn print(args: &mut Join, worker: &Worker) -> Result<(), Failure> {
+    let account = settings::by_flags(&args.owner, &args.manager.namespace)?;
+    by_default(args);
+    plan::print_objects(args, &account, &address(args, worker)?)
+}
+
+fn by_default(args: &mut Join) {
+    if args.integrations.is_empty() {
+        args.integrations.push(&rows::JOB);
+    }
 }
 
 /// The endpoint without its credential, after the check that the manager makes too.
