@@ -417,7 +417,8 @@ pub struct Join {
     /// Accept a loopback address from the kubeconfig: the manager runs on the same machine as the worker's API server
     #[arg(long)]
     pub allow_loopback: bool,
-    /// `MultiKueueConfig` to add the cluster to [default: the only one; multikueue if there is none]
+    /// `MultiKueueConfig` to add the cluster to [default: the only one, else the only one that a MultiKueue
+    /// AdmissionCheck names, else a new one named multikueue]
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
     /// Lifetime of the credential; the manager renews it well before it ends (10m to 24h)

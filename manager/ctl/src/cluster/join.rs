@@ -13,8 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{
-    ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec, MultiKueueConfig,
-    MultiKueueConfigSpec,
+    AdmissionCheck, ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec,
+    MultiKueueConfig, MultiKueueConfigSpec,
 };
 use roadstead_core::cluster::identity::Identity;
 use roadstead_kinds::rows;
@@ -67,6 +67,7 @@ struct Seen {
     secret: Option<Secret>,
     cluster: Option<MultiKueueCluster>,
     configs: Vec<MultiKueueConfig>,
+    checks: Vec<AdmissionCheck>,
 }
 
 /// The two clusters, and the settings that connect them.
@@ -172,7 +173,7 @@ pub(super) async fn register(
         write_all(&site, &plan).await?;
     }
     let expires = written_expiry(args, manager).await;
-    let reason = wait_until_active(args, purpose, manager).await?;
+    let reason = wait_until_active(args, &endpoint.server, purpose, manager).await?;
     let joined = Joined {
         cluster: args.name.clone(),
         changed: plan.changes(args),
@@ -278,6 +279,11 @@ async fn observe(args: &Join, account: &Account, worker: &Client, manager: &Clie
             .list(&ListParams::default())
             .await
             .map_err(|error| Failure::request("listing MultiKueueConfigs failed", &error))?
+            .items,
+        checks: Api::<AdmissionCheck>::all(manager.clone())
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| Failure::request("listing AdmissionChecks failed", &error))?
             .items,
     })
 }
@@ -458,7 +464,12 @@ async fn written_expiry(args: &Join, manager: &Client) -> Option<String> {
 }
 
 /// Waits until condition `Active` is True, after a move at the new place; returns its reason.
-async fn wait_until_active(args: &Join, purpose: &Purpose, manager: &Client) -> Result<String, Failure> {
+async fn wait_until_active(
+    args: &Join,
+    server: &str,
+    purpose: &Purpose,
+    manager: &Client,
+) -> Result<String, Failure> {
     say("waiting for the manager to connect");
     let clusters = Api::<MultiKueueCluster>::all(manager.clone());
     let deadline = Instant::now() + args.timeout;
@@ -475,7 +486,7 @@ async fn wait_until_active(args: &Join, purpose: &Purpose, manager: &Client) -> 
         }
         if Instant::now() >= deadline {
             let told = told.map(|c| (c.reason.as_str(), c.message.as_str()));
-            return Err(plan::not_active(args, told));
+            return Err(plan::not_active(args, server, told));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
