@@ -7,7 +7,7 @@
 //! It will **never** hand untrusted bytes to another kubeconfig loader, run a command, read a file, or put a token, key
 //! or certificate into an error, a log line or a `Debug` output.
 //!
-//! Reading order: [`check`] (bytes to endpoint), [`secret`] (the Secrets that hold kubeconfigs), [`account`] (the account of Roadstead on a
+//! Reading order: [`check`] (bytes to endpoint), [`place`], [`secret`] (the Secrets that hold kubeconfigs), [`account`] (the account of Roadstead on a
 //! worker, and the renewal of its token).
 //!
 //! ```
@@ -20,4 +20,5 @@
 
 pub mod account;
 pub mod check;
+pub mod place;
 pub mod secret;

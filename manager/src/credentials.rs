@@ -16,6 +16,7 @@ use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_kubeconfigs::account::token::{self, Terms, plan_renewal, renew_secret};
 use roadstead_kubeconfigs::check::{Rules, check};
+use roadstead_kubeconfigs::place::Place;
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::failure::{Failure, with_causes};
@@ -24,7 +25,6 @@ use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::trouble::Trouble;
 use tokio_util::sync::CancellationToken;
 
-use crate::remote::Place;
 use crate::remote::registry::Registry;
 
 /// Renewals at the same time.

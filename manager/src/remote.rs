@@ -40,11 +40,11 @@ use roadstead_jobs::JobKind;
 use roadstead_kinds::{Ability, rows};
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
+use roadstead_kubeconfigs::place::Place;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
 use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
-use sha1::{Digest as _, Sha1};
 use tokio::sync::Notify;
 
 use self::held::Held;
@@ -102,28 +102,6 @@ pub(crate) struct Late<'a>(&'a Remote);
 impl Drop for Late<'_> {
     fn drop(&mut self) {
         self.0.step(Event::CopyLateNoMore);
-    }
-}
-
-/// An API server: its address, and the certificate authority that proves its identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    server: String,
-    authority: String,
-}
-
-impl Place {
-    pub(crate) fn of(endpoint: &Endpoint) -> Self {
-        Self {
-            server: endpoint.server.clone(),
-            authority: endpoint.authority.clone(),
-        }
-    }
-
-    /// A short hash that differs for each place.
-    fn print(&self) -> String {
-        let both = [self.server.as_str(), self.authority.as_str()].join("\n");
-        format!("{:x}", Sha1::digest(both))
     }
 }
 

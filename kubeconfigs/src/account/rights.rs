@@ -18,6 +18,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use kube::api::ObjectMeta;
 use roadstead_api::config::DEFAULT_NAMESPACE;
+use roadstead_api::constants::labels::{VALUE_LEN_MAX, is_label_value};
 use roadstead_kinds::Kind;
 
 /// Default namespace of the account on the worker: that of the worker's own engine, where the manager's lease is too.
@@ -28,41 +29,48 @@ pub const ORIGIN_LABEL: &str = "roadstead.dev/origin";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY: &str = "roadstead";
-/// Longest origin, so that the account's name stays a DNS label.
-const ORIGIN_BYTES_MAX: usize = 53;
+/// Longest origin that is part of a name as it is, so that the name stays a DNS label.
+const PLAIN_BYTES_MAX: usize = 53;
 /// The namespace whose UID names a cluster: it lives as long as its cluster.
 pub const IDENTITY: &str = "kube-system";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const LEASE_GROUP: &str = "coordination.k8s.io";
 
 /// Name of the lease that the manager with this origin keeps on each of its workers (`spec/safety.md 3.2`). It equals the account's name,
-/// so that reading and changing can be restricted to this lease (creating cannot be restricted to a name). An origin that is no valid name
-/// gets a name made of its bytes.
+/// so that reading and changing can be restricted to this lease (creating cannot be restricted to a name). An origin of at most
+/// 53 lower-case letters, digits and dashes is part of the name as it is; any other gets a name made of its bytes.
 pub fn lease_name(origin: &str) -> String {
-    Account::new(origin, NAMESPACE).map_or_else(
-        |_bad| {
-            origin.bytes().fold("roadstead-x".to_owned(), |mut name, byte| {
-                // Writing to a String cannot fail.
-                let _ = write!(name, "{byte:02x}");
-                name
-            })
-        },
-        |account| account.name(),
-    )
+    if is_plain(origin) {
+        return format!("roadstead-{origin}");
+    }
+    origin.bytes().fold("roadstead-x".to_owned(), |mut name, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+        name
+    })
 }
 
-/// The origin cannot be part of a name.
+fn is_plain(origin: &str) -> bool {
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = origin.as_bytes();
+    bytes.len() <= PLAIN_BYTES_MAX
+        && bytes.first().copied().is_some_and(good)
+        && bytes.last().copied().is_some_and(good)
+        && bytes.iter().all(|b| good(*b) || *b == b'-')
+}
+
+/// The origin cannot be the value of a label.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the origin {origin:?} must be at most {ORIGIN_BYTES_MAX} lower-case letters, digits and dashes, beginning and ending with a letter or digit"
+    "the origin {origin:?} must be 1 to {VALUE_LEN_MAX} letters, digits, \"-\", \"_\" and \".\", beginning and ending with a letter or digit"
 )]
 pub struct BadOrigin {
     /// The origin that was given.
     pub origin: String,
 }
 
-/// An account on a worker. Each manager has its own: the name contains the manager's origin, so that two managers of one worker do not
-/// share an account.
+/// An account on a worker. Each manager has its own: the name is made of the manager's origin, so that two managers of one worker do
+/// not share an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     namespace: String,
@@ -86,14 +94,10 @@ pub struct Objects {
 
 impl Account {
     /// The account of the manager with this origin, in this namespace of the worker.
+    ///
+    /// *Errors*: the origin is empty or no value of a label, so the manager's configuration cannot have it.
     pub fn new(origin: &str, namespace: &str) -> Result<Self, BadOrigin> {
-        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let bytes = origin.as_bytes();
-        let fits = bytes.len() <= ORIGIN_BYTES_MAX
-            && bytes.first().copied().is_some_and(good)
-            && bytes.last().copied().is_some_and(good)
-            && bytes.iter().all(|b| good(*b) || *b == b'-');
-        if !fits {
+        if origin.is_empty() || !is_label_value(origin) {
             return Err(BadOrigin {
                 origin: origin.to_owned(),
             });
@@ -104,9 +108,14 @@ impl Account {
         })
     }
 
-    /// Name of the service account and of its roles and bindings.
+    /// Name of the service account and of its roles and bindings: that of the lease, [`lease_name`].
     pub fn name(&self) -> String {
-        format!("roadstead-{}", self.origin)
+        lease_name(&self.origin)
+    }
+
+    /// The origin of the manager.
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// Namespace of the service account on the worker.
@@ -370,13 +379,33 @@ mod tests {
     }
 
     #[test]
-    fn origins_that_make_no_name_are_refused() {
-        for bad in ["", "-a", "a-", "Upper", "under_score", "dot.ted", &"a".repeat(54)] {
-            assert!(Account::new(bad, NAMESPACE).is_err(), "{bad}");
+    fn origins_that_are_no_value_of_a_label_are_refused() {
+        for bad in ["", "-a", "a-", "a b", "a/b", &"a".repeat(64)] {
+            let refused = Account::new(bad, NAMESPACE).unwrap_err().to_string();
+            assert!(refused.contains("1 to 63 letters"), "{refused}");
         }
-        let long = "a".repeat(53);
-        for good in ["multikueue", "0c7e9f3e-6a55-4f0e-9b3a-1d2a3c4d5e6f", &long] {
-            assert!(Account::new(good, NAMESPACE).unwrap().name().len() <= 63);
+    }
+
+    /// Spec: safety 3.2, safety 6
+    #[test]
+    fn every_origin_of_a_configuration_makes_an_account_with_the_name_of_its_lease() {
+        let (plain, long) = ("a".repeat(53), "a".repeat(63));
+        for (origin, name) in [
+            ("multikueue", "roadstead-multikueue"),
+            ("0c7e9f3e-6a55", "roadstead-0c7e9f3e-6a55"),
+            (&plain, &format!("roadstead-{plain}")),
+            ("My_1.x", "roadstead-x4d795f312e78"),
+            (&long, &format!("roadstead-x{}", "61".repeat(63))),
+        ] {
+            let account = Account::new(origin, NAMESPACE).unwrap();
+            assert_eq!(account.name(), name);
+            assert_eq!(lease_name(origin), name);
+            let objects = account.objects(&[&rows::JOB]);
+            let meta = &objects.service_account.metadata;
+            assert_eq!(meta.name.as_deref(), Some(name));
+            assert_eq!(meta.labels.as_ref().unwrap()[super::ORIGIN_LABEL], origin);
+            let lease = describe(objects.role.rules.as_deref().unwrap()).pop().unwrap();
+            assert!(lease.contains(&format!("(only {name})")), "{lease}");
         }
     }
 }

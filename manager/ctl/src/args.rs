@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roadstead_kinds::{Ability, Kind, TABLE};
-use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
 
 /// One queue in front of many Kubernetes clusters.
@@ -377,12 +376,14 @@ pub struct Manager {
 /// The owner of the account on the worker.
 #[derive(Clone, Debug, Args)]
 pub struct Owner {
-    /// Origin of the manager, as in its configuration (multiKueue.origin)
-    #[arg(long, default_value = "multikueue")]
-    pub origin: String,
-    /// Namespace of the account and of the manager's lease on the worker cluster: that of the worker's engine
-    #[arg(long, default_value = rights::NAMESPACE)]
-    pub worker_namespace: String,
+    /// Origin of the manager, any value of a label: multiKueue.origin of its configuration, from which another one is refused [default:
+    /// that one; multikueue if the configuration cannot be read]
+    #[arg(long)]
+    pub origin: Option<String>,
+    /// Namespace of the account and of the manager's lease on the worker cluster: multiKueue.leaseNamespace of the manager's configuration,
+    /// from which another one is refused [default: that one; the manager's namespace if the configuration cannot be read]
+    #[arg(long)]
+    pub worker_namespace: Option<String>,
 }
 
 /// `roadstead cluster join`
@@ -416,7 +417,8 @@ pub struct Join {
     /// Accept a loopback address from the kubeconfig: the manager runs on the same machine as the worker's API server
     #[arg(long)]
     pub allow_loopback: bool,
-    /// `MultiKueueConfig` to add the cluster to [default: the only one; multikueue if there is none]
+    /// `MultiKueueConfig` to add the cluster to [default: the only one, else the only one that a MultiKueue
+    /// AdmissionCheck names, else a new one named multikueue]
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
     /// Lifetime of the credential; the manager renews it well before it ends (10m to 24h)
@@ -664,8 +666,11 @@ mod tests {
             panic!("not a join");
         };
         assert_eq!(join.manager.namespace, "kueue-system");
-        assert_eq!(join.owner.origin, "multikueue");
-        assert_eq!(join.owner.worker_namespace, "kueue-system");
+        assert_eq!(join.owner.origin, None, "that of the manager's configuration");
+        assert_eq!(
+            join.owner.worker_namespace, None,
+            "that of the manager's configuration"
+        );
         assert_eq!(join.token_lifetime, Duration::from_hours(1));
         assert!(join.integrations.is_empty(), "those of the account");
         assert!(parse(&["--token-lifetime", "10m"]).is_ok());

@@ -8,6 +8,7 @@ pub mod join;
 pub mod leave;
 pub mod list;
 pub mod move_cluster;
+mod settings;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;

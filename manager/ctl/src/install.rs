@@ -2,9 +2,11 @@
 //!
 //! Invariant: an existing object without the label of an installation is never changed or deleted. A second run changes nothing.
 //!
-//! Reading order: [`run`], `plan` (obstacles, and what will be done), `cluster` (requests), [`remove`].
+//! Reading order: [`run`], `plan` (obstacles, and what will be done), `cluster` (requests), `obsolete` (what an earlier run
+//! left), [`remove`].
 
 mod cluster;
+mod obsolete;
 mod plan;
 pub mod remove;
 
@@ -49,6 +51,8 @@ struct Installed {
     applied: Vec<String>,
     /// The objects that needed no change or belong to another owner.
     kept: Vec<String>,
+    /// The objects of an earlier run that the values do not ask for any more.
+    removed: Vec<String>,
     elapsed_seconds: f64,
 }
 
@@ -69,13 +73,20 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
     };
     let site = Site::open(chosen, &args.namespace).await?;
     site.nothing_is_in_the_way(process).await?;
+    let obsolete = site.obsolete(process, &wanted).await?;
     let steps = site.compare(wanted).await?;
     say(&plan::describe(process, &args.namespace, &steps));
+    for object in &obsolete {
+        say(&format!(
+            "  delete {} (the values do not ask for it any more)",
+            cluster::title(object)
+        ));
+    }
     if args.dry_run {
         say("nothing was done (--dry-run)");
         return Ok(());
     }
-    if steps.iter().any(Step::is_due) {
+    if steps.iter().any(Step::is_due) || !obsolete.is_empty() {
         output::consent(args.yes, "do this?")?;
     }
     let mut installed = Installed {
@@ -84,6 +95,7 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
         namespace: args.namespace.clone(),
         applied: Vec::new(),
         kept: Vec::new(),
+        removed: Vec::new(),
         elapsed_seconds: 0.0,
     };
     for step in &steps {
@@ -98,6 +110,8 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
             site.wait_served(step, args.timeout).await?;
         }
     }
+    // Why before the wait: an earlier NetworkPolicy may keep the pods from being ready.
+    installed.removed = site.retire(&obsolete).await?;
     if args.wait {
         site.wait_ready(process, args.timeout).await?;
     }
@@ -113,13 +127,15 @@ fn summary(installed: &Installed) -> String {
         namespace,
         applied,
         kept,
+        removed,
         elapsed_seconds,
     } = installed;
     format!(
-        "{process} {version} is installed in namespace {namespace}: {} objects applied, {} as they were ({elapsed_seconds:.1} s)\n\
+        "{process} {version} is installed in namespace {namespace}: {} objects applied, {} as they were, {} deleted ({elapsed_seconds:.1} s)\n\
          next: roadstead doctor --namespace {namespace}",
         applied.len(),
         kept.len(),
+        removed.len(),
     )
 }
 

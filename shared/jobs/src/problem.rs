@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use roadstead_api::constants::labels::is_label_value;
+
 /// *Limit*: the longest quoted value, in characters; longer values are cut.
 const VALUE_LEN_MAX: usize = 128;
 
@@ -165,26 +167,16 @@ fn is_dns_part(text: &str) -> bool {
     edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
 }
 
-/// Whether a text may be the value of a label.
-pub fn is_label_value(text: &str) -> bool {
-    text.is_empty() || (text.len() <= LABEL_LEN_MAX && is_qualified_part(text))
-}
-
 /// Whether a text is a label key: a name, or a subdomain, a slash and a name.
 pub fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
-        Some((domain, name)) => {
-            is_subdomain(domain) && name.len() <= LABEL_LEN_MAX && is_qualified_part(name)
-        }
-        None => text.len() <= LABEL_LEN_MAX && is_qualified_part(text),
+        Some((domain, name)) => is_subdomain(domain) && is_name_of_key(name),
+        None => is_name_of_key(text),
     }
 }
 
-fn is_qualified_part(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
+fn is_name_of_key(text: &str) -> bool {
+    !text.is_empty() && is_label_value(text)
 }
 
 /// The problems of labels or of a node selector: keys must be label keys, values label values.
@@ -273,7 +265,7 @@ pub fn gates_may_only_shrink(field: &str, old: &str, new: &str) -> Vec<Problem> 
 
 #[cfg(test)]
 mod tests {
-    use super::{gates_may_only_shrink, gates_of, is_label, is_label_key, is_label_value, is_subdomain};
+    use super::{gates_may_only_shrink, gates_of, is_label, is_label_key, is_subdomain};
 
     #[test]
     fn names_are_checked_as_the_api_server_does() {
@@ -284,12 +276,6 @@ mod tests {
             assert!(!is_subdomain(name), "{name}");
         }
         assert!(is_label("a-1") && !is_label("a.b") && !is_label(&"a".repeat(64)) && !is_label(""));
-        assert!(
-            is_label_value("")
-                && is_label_value("A.b_c-9")
-                && !is_label_value("-a")
-                && !is_label_value("a b")
-        );
         assert!(is_label_key("x.io/a") && is_label_key("a") && !is_label_key("x.io/") && !is_label_key("/a"));
     }
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{JobKind, Member, RemoteIdentity};
-use crate::problem::is_label_value;
 
 /// The parts of every copy: name, namespace, labels and annotations, the whole spec without the managed-by field, the origin label, and the
 /// name of its Workload. That name is an annotation and, for workers before 0.18, also a label when it fits.
@@ -40,7 +39,7 @@ pub fn skeleton(kind: &dyn JobKind, local: Member<'_>, identity: &RemoteIdentity
         annotations::PREBUILT_WORKLOAD_NAME,
         identity.workload,
     );
-    if is_label_value(identity.workload) {
+    if labels::is_label_value(identity.workload) {
         mark("labels", labels::PREBUILT_WORKLOAD_NAME, identity.workload);
     } else {
         json::remove(&mut copy, &["metadata", "labels", labels::PREBUILT_WORKLOAD_NAME]);

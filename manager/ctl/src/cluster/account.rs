@@ -15,8 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::access::FIELD_MANAGER;
-use crate::args::Owner;
-use crate::failure::{Code, Failure, done};
+use crate::failure::{Failure, done};
 
 /// The state of an object on the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +37,6 @@ pub struct Step {
     pub state: State,
     /// Rights that the present object gives and the wanted one does not.
     pub lost: Vec<String>,
-}
-
-/// The account that a command names.
-pub fn named(owner: &Owner) -> Result<Account, Failure> {
-    Account::new(&owner.origin, &owner.worker_namespace).map_err(|error| {
-        Failure::new(
-            "the worker account has no name",
-            error.to_string(),
-            "choose another --origin",
-        )
-        .code(Code::Usage)
-    })
 }
 
 fn namespace(name: &str) -> Namespace {
@@ -134,16 +121,17 @@ pub async fn apply(
     put(&Api::namespaced(worker.clone(), home), &role_binding, steps).await
 }
 
-/// Deletes every object with the account's labels. The namespace stays: other objects may live there.
-pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
+/// Deletes every object with the account's labels; returns how many there were. The namespace stays: other objects may live there.
+pub async fn remove(worker: &Client, account: &Account) -> Result<usize, Failure> {
     let home = account.namespace();
-    take::<ClusterRoleBinding>(&Api::all(worker.clone()), account).await?;
-    take::<ClusterRole>(&Api::all(worker.clone()), account).await?;
-    take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
-    take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
-    take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
+    let mut count = take::<ClusterRoleBinding>(&Api::all(worker.clone()), account).await?;
+    count += take::<ClusterRole>(&Api::all(worker.clone()), account).await?;
+    count += take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
+    count += take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
+    count += take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
     // The manager wrote the Lease, and without its roles it cannot delete it any more.
-    take::<Lease>(&Api::namespaced(worker.clone(), home), account).await
+    count += take::<Lease>(&Api::namespaced(worker.clone(), home), account).await?;
+    Ok(count)
 }
 
 /// The objects on the worker that still have the account's labels.
@@ -224,18 +212,19 @@ where
     Ok(labelled(api, account).await?.iter().map(title).collect())
 }
 
-async fn take<K>(api: &Api<K>, account: &Account) -> Result<(), Failure>
+async fn take<K>(api: &Api<K>, account: &Account) -> Result<usize, Failure>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
-    for item in labelled(api, account).await? {
-        let object = title(&item);
+    let items = labelled(api, account).await?;
+    for item in &items {
+        let object = title(item);
         let answer = write::delete(api, &item.name_any(), item.uid().as_deref()).await;
         if !matches!(answer, write::Written::Gone) {
             done(&format!("deleting {object} on the worker failed"), answer)?;
         }
     }
-    Ok(())
+    Ok(items.len())
 }
 
 fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {

@@ -24,16 +24,12 @@ pub(crate) async fn uid_of(client: &Client) -> Result<String, Failure> {
 
 /// Which cluster a name leads to, as far as the manager could read it.
 pub(crate) fn known(cluster: &MultiKueueCluster) -> Option<Identity> {
-    let text = cluster.annotations().get(CLUSTER_IDENTITY)?;
-    Identity::read(text).filter(|known| known.uid.is_some())
+    stored(cluster).filter(|known| known.uid.is_some())
 }
 
-fn leads_to(cluster: &MultiKueueCluster, uid: &str) -> Option<Verdict> {
-    let found = Identity {
-        uid: Some(uid.to_owned()),
-        place: None,
-    };
-    Some(known(cluster)?.judge(&found))
+/// What the manager has stored about a cluster, also where it could not read which one it is.
+pub(super) fn stored(cluster: &MultiKueueCluster) -> Option<Identity> {
+    Identity::read(cluster.annotations().get(CLUSTER_IDENTITY)?)
 }
 
 /// Refuses the kubeconfig of another cluster than the one to which a registered name leads. `next` is what to do in that case.
@@ -47,7 +43,11 @@ pub(crate) async fn is_of(cluster: &MultiKueueCluster, worker: &Client, next: &s
 }
 
 fn is_same(cluster: &MultiKueueCluster, uid: &str, next: &str) -> Result<(), Failure> {
-    if leads_to(cluster, uid) != Some(Verdict::Another) {
+    let found = Identity {
+        uid: Some(uid.to_owned()),
+        place: None,
+    };
+    if known(cluster).is_none_or(|known| known.judge(&found) == Verdict::Same) {
         return Ok(());
     }
     Err(Failure::new(
@@ -61,24 +61,27 @@ fn is_same(cluster: &MultiKueueCluster, uid: &str, next: &str) -> Result<(), Fai
     .code(Code::Usage))
 }
 
-/// Refuses a new name for the management cluster itself, or for a cluster that has another name already.
+/// Refuses the name for the management cluster itself, or for a cluster that has another name already.
 ///
-/// The check passes if the user may not read which clusters these are: the manager checks again before it connects.
-pub(crate) async fn is_new(manager: &Client, worker: &Client) -> Result<(), Failure> {
-    let (Ok(home), Ok(uid)) = (uid_of(manager).await, uid_of(worker).await) else {
-        return Ok(());
-    };
+/// Which cluster the management cluster is does not count if the user may not read it: the manager checks again before it connects.
+pub(crate) async fn has_no_other_name(name: &str, manager: &Client, found: &Identity) -> Result<(), Failure> {
+    let home = uid_of(manager).await.ok();
     let clusters = Api::<MultiKueueCluster>::all(manager.clone())
         .list(&ListParams::default())
         .await
         .map_err(|error| Failure::request("listing the MultiKueueClusters failed", &error))?;
-    has_no_name(&home, &clusters.items, &uid)
+    may_be_called(name, found, home.as_deref(), &clusters.items)
 }
 
-fn has_no_name(home: &str, clusters: &[MultiKueueCluster], uid: &str) -> Result<(), Failure> {
+fn may_be_called(
+    name: &str,
+    found: &Identity,
+    home: Option<&str>,
+    clusters: &[MultiKueueCluster],
+) -> Result<(), Failure> {
     let refused =
         |what: String, why: &str, next: String| Err(Failure::new(what, why, next).code(Code::Usage));
-    if home == uid {
+    if home.is_some() && home == found.uid.as_deref() {
         return refused(
             "the management cluster cannot be a worker of itself".to_owned(),
             "the kubeconfig of the worker and that of the manager lead to the same cluster",
@@ -86,7 +89,10 @@ fn has_no_name(home: &str, clusters: &[MultiKueueCluster], uid: &str) -> Result<
                 .to_owned(),
         );
     }
-    let other = { clusters.iter() }.find(|cluster| leads_to(cluster, uid) == Some(Verdict::Same));
+    let leads_there = |cluster: &&MultiKueueCluster| {
+        cluster.name_any() != name && stored(cluster).is_some_and(|known| known.judge(found) == Verdict::Same)
+    };
+    let other = { clusters.iter() }.find(leads_there);
     let Some(other) = other.map(ResourceExt::name_any) else {
         return Ok(());
     };
@@ -125,13 +131,29 @@ mod tests {
 
     /// Spec: safety 3.8
     #[test]
-    fn neither_the_manager_nor_a_cluster_with_a_name_gets_a_new_one() {
+    fn neither_the_manager_nor_a_cluster_with_another_name_gets_this_one() {
         let clusters = [cluster("east", "uid at here"), cluster("west", "- at there")];
-        assert_eq!(has_no_name("home", &clusters, "new"), Ok(()));
-        let itself = has_no_name("home", &clusters, "home").unwrap_err();
-        assert!(itself.next.contains("--manager-kubeconfig"), "{itself}");
-        let second = has_no_name("home", &clusters, "uid").unwrap_err();
-        assert!(second.what.ends_with("as east"), "{second}");
-        assert!(second.next.ends_with("roadstead cluster leave east"), "{second}");
+        let judge = |name: &str, uid: &str, place: &str| {
+            let found = Identity::read(&format!("{uid} at {place}")).unwrap();
+            may_be_called(name, &found, Some("home"), &clusters)
+        };
+        assert_eq!(judge("north", "new", "elsewhere"), Ok(()));
+        assert_eq!(judge("east", "uid", "elsewhere"), Ok(()), "its own name");
+        assert_eq!(
+            judge("east", "new", "elsewhere"),
+            Ok(()),
+            "it moves to a new cluster"
+        );
+        for name in ["north", "east"] {
+            let itself = judge(name, "home", "elsewhere").unwrap_err();
+            assert!(itself.next.contains("--manager-kubeconfig"), "{itself}");
+        }
+        for name in ["north", "west"] {
+            let second = judge(name, "uid", "elsewhere").unwrap_err();
+            assert!(second.what.ends_with("as east"), "{second}");
+            assert!(second.next.ends_with("roadstead cluster leave east"), "{second}");
+        }
+        let not_identified = judge("east", "new", "there").unwrap_err();
+        assert!(not_identified.what.ends_with("as west"), "{not_identified}");
     }
 }

@@ -9,16 +9,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{
-    ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec, MultiKueueConfig,
-    MultiKueueConfigSpec,
+    AdmissionCheck, ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec,
+    MultiKueueConfig, MultiKueueConfigSpec,
 };
+use roadstead_core::cluster::identity::Identity;
 use roadstead_kinds::rows;
 use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_kubeconfigs::account::token;
 use roadstead_kubeconfigs::check::{Rules, check};
+use roadstead_kubeconfigs::place::Place;
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use roadstead_kubeio::write::{self, Written};
@@ -28,7 +31,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::plan::{ConfigStep, CredentialStep, Plan};
-use super::{account, active, check_name, identity, secret_name};
+use super::{account, active, check_name, identity, secret_name, settings};
 use crate::access::{self, FIELD_MANAGER, Worker};
 use crate::args::Join;
 use crate::failure::{Failure, done};
@@ -64,6 +67,7 @@ struct Seen {
     secret: Option<Secret>,
     cluster: Option<MultiKueueCluster>,
     configs: Vec<MultiKueueConfig>,
+    checks: Vec<AdmissionCheck>,
 }
 
 /// The two clusters, and the settings that connect them.
@@ -77,42 +81,82 @@ struct Site<'a> {
     now: Timestamp,
 }
 
+/// Both clusters of a registration, and the account that connects them.
+pub(super) struct Sides {
+    pub(super) worker: Worker,
+    pub(super) manager: Client,
+    account: Account,
+}
+
+impl Sides {
+    pub(super) async fn open(args: &Join) -> Result<Self, Failure> {
+        let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
+        let manager = access::manager(&args.manager).await?;
+        let account = settings::account(&args.owner, &args.manager.namespace, &manager).await?;
+        settings::compare_worker(&worker.client, &account).await;
+        Ok(Self {
+            worker,
+            manager,
+            account,
+        })
+    }
+}
+
+/// Why a cluster is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It is new, or is registered again under its name.
+    Join,
+    /// Its name leads to the place with this print from now on.
+    Move {
+        print: String,
+        /// Whether the manager was connected to that place of this cluster before.
+        is_known: bool,
+    },
+}
+
 /// Registers a cluster.
 pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
-    let started = Instant::now();
     check_name(&args.name)?;
-    let account = account::named(&args.owner)?;
-    let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
-    let mut args = args.clone();
-    // Why not with `--print-yaml`: that command contacts no cluster.
-    if args.integrations.is_empty() && !args.print_yaml {
-        args.integrations = account::granted(&worker.client, &account).await?;
-    }
-    if args.integrations.is_empty() {
-        args.integrations.push(&rows::JOB);
-    }
-    let args = &args;
-    let endpoint = address(args, &worker)?;
     if args.print_yaml {
-        return plan::print_objects(args, &account, &endpoint);
+        return print(args).await;
     }
-    let manager = access::manager(&args.manager).await?;
-    let seen = observe(args, &account, &worker.client, &manager).await?;
-    match &seen.cluster {
-        None => identity::is_new(&manager, &worker.client).await?,
-        Some(cluster) => {
-            let next = format!(
-                "name the kubeconfig of cluster {name}, or choose another name; to have the name lead to the other cluster: roadstead \
-                 cluster move {name} --kubeconfig {}",
-                args.kubeconfig.display(),
-                name = args.name
-            );
-            identity::is_of(cluster, &worker.client, &next).await?;
+    register(args, &Sides::open(args).await?, &Purpose::Join, now).await
+}
+
+/// Registers a cluster whose sides are open. `move` has compared identities already, and a name may lead to another cluster then.
+pub(super) async fn register(
+    args: &Join,
+    sides: &Sides,
+    purpose: &Purpose,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let started = Instant::now();
+    let Sides {
+        worker,
+        manager,
+        account,
+    } = sides;
+    let mut args = args.clone();
+    if args.integrations.is_empty() {
+        args.integrations = account::granted(&worker.client, account).await?;
+    }
+    by_default(&mut args);
+    let args = &args;
+    let endpoint = address(args, worker)?;
+    let seen = observe(args, account, &worker.client, manager).await?;
+    if *purpose == Purpose::Join {
+        is_that_cluster(args, &seen, sides, &endpoint).await?;
+    }
+    let fresh = match purpose {
+        // Why a new credential: the manager connects again, and so looks at the place, only when its Secret changes.
+        Purpose::Move { is_known: false, .. } => false,
+        Purpose::Move { is_known: true, .. } | Purpose::Join => {
+            is_credential_good(&seen, &endpoint, account, now).await
         }
-    }
-    let fresh = is_credential_good(&seen, &endpoint, &account, now).await;
+    };
     let plan = plan::plan(args, &seen, fresh)?;
-    say(&plan.describe(args, &account, &endpoint.server));
+    say(&plan.describe(args, account, &endpoint.server));
     if args.dry_run {
         return Ok(());
     }
@@ -120,16 +164,16 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
         output::consent(args.yes, "do this?")?;
         let site = Site {
             args,
-            account: &account,
-            worker: &worker,
-            manager: &manager,
+            account,
+            worker,
+            manager,
             endpoint: &endpoint,
             now,
         };
         write_all(&site, &plan).await?;
     }
-    let expires = written_expiry(args, &manager).await;
-    let reason = wait_until_active(args, &manager).await?;
+    let expires = written_expiry(args, manager).await;
+    let reason = wait_until_active(args, &endpoint.server, purpose, manager).await?;
     let joined = Joined {
         cluster: args.name.clone(),
         changed: plan.changes(args),
@@ -149,8 +193,51 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     })
 }
 
+/// Refuses a kubeconfig that leads to another cluster than the registered one, or to one that has another name.
+async fn is_that_cluster(
+    args: &Join,
+    seen: &Seen,
+    sides: &Sides,
+    endpoint: &Endpoint,
+) -> Result<(), Failure> {
+    let worker = &sides.worker.client;
+    let Some(cluster) = &seen.cluster else {
+        // Why only then: the manager checks again before it connects, and an administrator need not have the right to read it.
+        let Ok(uid) = identity::uid_of(worker).await else {
+            return Ok(());
+        };
+        let found = Identity {
+            uid: Some(uid),
+            place: Some(Place::of(endpoint).print()),
+        };
+        return identity::has_no_other_name(&args.name, &sides.manager, &found).await;
+    };
+    let next = format!(
+        "name the kubeconfig of cluster {name}, or choose another name; to have the name lead to the other cluster: roadstead \
+         cluster move {name} --kubeconfig {}",
+        args.kubeconfig.display(),
+        name = args.name
+    );
+    identity::is_of(cluster, worker, &next).await
+}
+
+/// Prints the objects. It sends no request, so only the flags say whose account it is, and which kinds of jobs it may send.
+async fn print(args: &Join) -> Result<(), Failure> {
+    let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
+    let account = settings::by_flags(&args.owner, &args.manager.namespace)?;
+    let mut args = args.clone();
+    by_default(&mut args);
+    plan::print_objects(&args, &account, &address(&args, &worker)?)
+}
+
+fn by_default(args: &mut Join) {
+    if args.integrations.is_empty() {
+        args.integrations.push(&rows::JOB);
+    }
+}
+
 /// The endpoint without its credential, after the check that the manager makes too.
-fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
+pub(super) fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
     let draft = Endpoint {
         server: args.server.clone().unwrap_or_else(|| worker.server.clone()),
         authority: worker.authority.clone(),
@@ -192,6 +279,11 @@ async fn observe(args: &Join, account: &Account, worker: &Client, manager: &Clie
             .list(&ListParams::default())
             .await
             .map_err(|error| Failure::request("listing MultiKueueConfigs failed", &error))?
+            .items,
+        checks: Api::<AdmissionCheck>::all(manager.clone())
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| Failure::request("listing AdmissionChecks failed", &error))?
             .items,
     })
 }
@@ -371,8 +463,13 @@ async fn written_expiry(args: &Join, manager: &Client) -> Option<String> {
     Some(secret::lifetime(&secret)?.expires.to_string())
 }
 
-/// Waits until condition `Active` is True; returns its reason.
-async fn wait_until_active(args: &Join, manager: &Client) -> Result<String, Failure> {
+/// Waits until condition `Active` is True, after a move at the new place; returns its reason.
+async fn wait_until_active(
+    args: &Join,
+    server: &str,
+    purpose: &Purpose,
+    manager: &Client,
+) -> Result<String, Failure> {
     say("waiting for the manager to connect");
     let clusters = Api::<MultiKueueCluster>::all(manager.clone());
     let deadline = Instant::now() + args.timeout;
@@ -381,16 +478,66 @@ async fn wait_until_active(args: &Join, manager: &Client) -> Result<String, Fail
             .get(&args.name)
             .await
             .map_err(|error| Failure::request("reading the MultiKueueCluster failed", &error))?;
-        let condition = active(&cluster);
-        if let Some(condition) = condition
+        let told = told(&cluster, purpose);
+        if let Some(condition) = told
             && condition.status == "True"
         {
             return Ok(condition.reason.clone());
         }
         if Instant::now() >= deadline {
-            let told = condition.map(|c| (c.reason.as_str(), c.message.as_str()));
-            return Err(plan::not_active(args, told));
+            let told = told.map(|c| (c.reason.as_str(), c.message.as_str()));
+            return Err(plan::not_active(args, server, told));
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What the manager says about the registration: condition `Active`. After a move it says nothing yet while the condition is True for
+/// the place before.
+fn told<'a>(cluster: &'a MultiKueueCluster, purpose: &Purpose) -> Option<&'a Condition> {
+    let is_there = match purpose {
+        Purpose::Join => true,
+        Purpose::Move { print, .. } => {
+            identity::stored(cluster).is_some_and(|known| known.place.as_ref() == Some(print))
+        }
+    };
+    active(cluster).filter(|condition| is_there || condition.status != "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+
+    /// Spec: safety 3.8
+    #[test]
+    fn after_a_move_only_a_connection_to_the_new_place_counts() {
+        let cluster = |identity: &str, status: &str| -> MultiKueueCluster {
+            from_value(json!({
+                "metadata": {"name": "east", "annotations": {"roadstead.dev/cluster-identity": identity}},
+                "spec": {"clusterSource": {"kubeConfig": {"location": "s", "locationType": "Secret"}}},
+                "status": {"conditions": [{
+                    "type": "Active", "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]},
+            }))
+            .unwrap()
+        };
+        let to = |print: &str| Purpose::Move {
+            print: print.to_owned(),
+            is_known: false,
+        };
+        for (identity, status, purpose, expected) in [
+            ("uid at old", "True", Purpose::Join, Some("True")),
+            ("uid at old", "True", to("new"), None),
+            ("uid at -", "True", to("new"), None),
+            ("uid at new", "True", to("new"), Some("True")),
+            ("uid at old", "False", to("new"), Some("False")),
+        ] {
+            let cluster = cluster(identity, status);
+            let said = told(&cluster, &purpose).map(|condition| condition.status.as_str());
+            assert_eq!(said, expected, "{identity} {status} {purpose:?}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{account, check_name, identity, secret_name, secret_of};
+use super::{account, check_name, identity, secret_name, secret_of, settings};
 use crate::access::{self, USER_AGENT};
 use crate::args::Leave;
 use crate::failure::{Code, Failure, done};
@@ -72,8 +72,8 @@ struct Reach {
 pub async fn run(args: &Leave) -> Result<(), Failure> {
     let started = Instant::now();
     check_name(&args.name)?;
-    let account = account::named(&args.owner)?;
     let manager = access::manager(&args.manager).await?;
+    let account = settings::account(&args.owner, &args.manager.namespace, &manager).await?;
     let seen = observe(args, &manager).await?;
     let reach = reach(args, &seen).await?;
     if seen.cluster.is_none() && seen.secret.is_none() && seen.configs.is_empty() && !reach.as_administrator {
@@ -107,7 +107,7 @@ pub async fn run(args: &Leave) -> Result<(), Failure> {
     for config in &seen.configs {
         left.removed.push(leave_config(args, &manager, config).await?);
     }
-    empty_worker(args, &reach, &mut left).await?;
+    empty_worker(args, account.origin(), &reach, &mut left).await?;
     remove_from_manager(args, &manager, &seen, &mut left).await?;
     remove_account(args, &account, &reach, &mut left).await?;
     verify(args, &manager, &mut left).await?;
@@ -186,16 +186,11 @@ fn describe(args: &Leave, account: &Account, seen: &Seen, reach: &Reach) -> Stri
             format!("  change multikueueconfig/{name}: take {} out", args.name)
         });
     }
+    let origin = account.origin();
     lines.push(if args.force {
-        format!(
-            "  delete all workloads and jobs of origin {} on the worker",
-            args.owner.origin
-        )
+        format!("  delete all workloads and jobs of origin {origin} on the worker")
     } else {
-        format!(
-            "  wait until no workload or job of origin {} is left on the worker",
-            args.owner.origin
-        )
+        format!("  wait until no workload or job of origin {origin} is left on the worker")
     });
     if seen.cluster.is_some() {
         lines.push(format!("  delete multikueuecluster/{}", args.name));
@@ -264,7 +259,7 @@ async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig)
 }
 
 /// Waits until no object of ours is left on the worker; with `--force`, deletes them.
-async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<(), Failure> {
+async fn empty_worker(args: &Leave, origin: &str, reach: &Reach, left: &mut Left) -> Result<(), Failure> {
     let unreachable = |why: String| {
         Failure::new(
             format!("whether cluster {} is empty cannot be seen", args.name),
@@ -283,7 +278,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     let deadline = Instant::now() + args.timeout;
     let mut told = false;
     loop {
-        let ours = match ours_on(client, TABLE, &args.owner.origin).await {
+        let ours = match ours_on(client, TABLE, origin).await {
             Ok(ours) => ours,
             // Why not if the API server refused an administrator: the administrator can remove the cause.
             Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
@@ -298,10 +293,8 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
             Err(error) => return Err(unreachable(write::describe(&error))),
         };
         if ours.is_empty() {
-            left.verified.push(format!(
-                "worker: no workload and no job of origin {}",
-                args.owner.origin
-            ));
+            left.verified
+                .push(format!("worker: no workload and no job of origin {origin}"));
             return Ok(());
         }
         if !told {
@@ -510,7 +503,7 @@ async fn remove_account(
         ));
         return Ok(());
     };
-    account::remove(client, account).await?;
+    let removed = account::remove(client, account).await?;
     let remains = account::remains(client, account).await?;
     if !remains.is_empty() {
         return Err(Failure::new(
@@ -519,8 +512,10 @@ async fn remove_account(
             "run the same command again",
         ));
     }
-    left.removed
-        .push(format!("worker account {} and its roles", account.username()));
+    if removed > 0 {
+        left.removed
+            .push(format!("worker account {} and its roles", account.username()));
+    }
     left.verified
         .push(format!("worker: nothing has the labels {}", account.selector()));
     left.kept.push(format!(

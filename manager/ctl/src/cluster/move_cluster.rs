@@ -1,7 +1,7 @@
 //! `roadstead cluster move`: an administrator's word that a name leads to another cluster, or that its cluster has another address.
 //!
 //! Invariant: no job starts twice because of a move: the name moves to another cluster only if no Workload is placed on the
-//! earlier one. A cluster is identified by the UID of its namespace `kube-system`.
+//! earlier one, and the new cluster has no other name. A cluster is identified by the UID of its namespace `kube-system`.
 //!
 //! *Source*: `spec/safety.md 3.8`.
 
@@ -10,13 +10,14 @@ use kube::Api;
 use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::identity::{Identity, Verdict};
+use roadstead_kubeconfigs::place::Place;
 use roadstead_kubeio::write;
 use serde_json::json;
 
 use super::cordon::{count, placed_on};
-use super::identity::{known, uid_of};
+use super::identity::{has_no_other_name, known, uid_of};
+use super::join::Purpose;
 use super::{join, registered, secret_name};
-use crate::access;
 use crate::args::{Join, Move};
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
@@ -34,16 +35,21 @@ enum Target {
 /// Moves a name.
 pub async fn run(args: &Move, now: Timestamp) -> Result<(), Failure> {
     let name = args.join.name.as_str();
-    let manager = access::manager(&args.join.manager).await?;
-    let worker = access::worker(&args.join.kubeconfig, args.join.context.as_deref()).await?;
-    let api = Api::<MultiKueueCluster>::all(manager.clone());
+    if args.join.print_yaml {
+        return join::run(&args.join, now).await;
+    }
+    let sides = join::Sides::open(&args.join).await?;
+    let endpoint = join::address(&args.join, &sides.worker)?;
+    let api = Api::<MultiKueueCluster>::all(sides.manager.clone());
     let cluster = registered(&api, name).await?;
+    let print = Place::of(&endpoint).print();
     let new = Identity {
-        uid: Some(uid_of(&worker.client).await?),
-        place: None,
+        uid: Some(uid_of(&sides.worker.client).await?),
+        place: Some(print.clone()),
     };
+    has_no_other_name(name, &sides.manager, &new).await?;
     let target = target(&cluster, &new, args.same_cluster);
-    let placed = placed_on(&manager, name).await?;
+    let placed = placed_on(&sides.manager, name).await?;
     may_move(name, target, &placed)?;
     say(&match target {
         Target::SameCluster => {
@@ -54,12 +60,13 @@ pub async fn run(args: &Move, now: Timestamp) -> Result<(), Failure> {
              there"
         ),
     });
+    let is_known = known(&cluster).as_ref() == Some(&new);
     if !args.join.dry_run {
         output::consent(args.join.yes, "move it?")?;
         let patch = json!({
             "metadata": {
                 "resourceVersion": cluster.metadata.resource_version,
-                "annotations": { CLUSTER_IDENTITY: new.to_string() },
+                "annotations": { CLUSTER_IDENTITY: noted(new, is_known).to_string() },
             },
             "spec": {"clusterSource": {"kubeConfig": {"location": secret_name(name), "locationType": "Secret"}}},
         });
@@ -72,7 +79,15 @@ pub async fn run(args: &Move, now: Timestamp) -> Result<(), Failure> {
         yes: true,
         ..args.join.clone()
     };
-    join::run(&join, now).await
+    join::register(&join, &sides, &Purpose::Move { print, is_known }, now).await
+}
+
+/// The identity to write. The place is left out where the manager was not connected there: only the manager writes it when it is.
+fn noted(new: Identity, is_known: bool) -> Identity {
+    Identity {
+        place: new.place.filter(|_| is_known),
+        ..new
+    }
 }
 
 fn target(cluster: &MultiKueueCluster, new: &Identity, same_cluster: bool) -> Target {
@@ -122,6 +137,14 @@ mod tests {
             "spec": {"clusterSource": {"kubeConfig": {"location": "s", "locationType": "Secret"}}},
         }))
         .unwrap()
+    }
+
+    /// Spec: safety 3.8
+    #[test]
+    fn the_place_is_written_only_if_the_manager_was_there() {
+        let new = Identity::read("uid at here").unwrap();
+        assert_eq!(noted(new.clone(), true).to_string(), "uid at here");
+        assert_eq!(noted(new, false).to_string(), "uid at -");
     }
 
     /// Spec: safety 3.8

@@ -124,7 +124,7 @@ fn definition() -> ApiResource {
 }
 
 /// The kinds of an installation's objects.
-fn kinds(process: Process, namespace: &str) -> Vec<ApiResource> {
+pub(super) fn kinds(process: Process, namespace: &str) -> Vec<ApiResource> {
     let objects = manifests(process, namespace, &Values::default()).unwrap_or_default();
     let named: BTreeMap<String, ApiResource> = { objects.iter() }
         .map(|object| {
@@ -136,7 +136,7 @@ fn kinds(process: Process, namespace: &str) -> Vec<ApiResource> {
 }
 
 /// The process first, so that it creates nothing again; aggregating roles and the namespace last.
-fn in_order(objects: &mut [Value]) {
+pub(super) fn in_order(objects: &mut [Value]) {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("Deployment") => 0,
         Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => 1,
@@ -150,7 +150,7 @@ fn in_order(objects: &mut [Value]) {
 ///
 /// Why it matters: when those roles are deleted, the controller of aggregating roles writes this role again. It even creates a
 /// role that was just deleted, without our label.
-fn is_gathering(object: &Value) -> bool {
+pub(super) fn is_gathering(object: &Value) -> bool {
     object["aggregationRule"].is_object()
 }
 
@@ -191,7 +191,7 @@ fn describe(args: &Uninstall, found: &[Value], definitions: &[Value], data: &[St
 
 impl Site {
     /// Objects with the label of an installation.
-    async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
+    pub(super) async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
         self.labelled(kinds, &format!("{}={name}", owned::LABEL)).await
     }
 
@@ -319,7 +319,7 @@ impl Site {
         Ok(())
     }
 
-    async fn delete(&self, object: &Value) -> Result<String, Failure> {
+    pub(super) async fn delete(&self, object: &Value) -> Result<String, Failure> {
         let title = title(object);
         let kind = kind_of(object);
         let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
@@ -335,7 +335,7 @@ impl Site {
     }
 
     /// Removes the aggregation from a role, so that its controller leaves it alone.
-    async fn end_gathering(&self, role: &Value) -> Result<(), Failure> {
+    pub(super) async fn end_gathering(&self, role: &Value) -> Result<(), Failure> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind_of(role));
         let name = role["metadata"]["name"].as_str().unwrap_or_default();
         let answer = write::patch(&api, name, &json!({"aggregationRule": null})).await;

@@ -1,4 +1,4 @@
-//! Label keys (`spec/api.md` API-12).
+//! Label keys (`spec/api.md` API-12), and the rule for the value of any label.
 
 /// On a job or pod: the `LocalQueue` it is submitted to.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
@@ -37,3 +37,39 @@ pub const MULTIKUEUE_WORKER_WORKLOAD_POD: &str = "kueue.x-k8s.io/multikueue-work
 pub const TRUE: &str = "true";
 /// Value of a metric's custom label when the real one is not tracked.
 pub const UNTRACKED_VALUE: &str = "kueue.x-k8s.io/_UNTRACKED_VALUE_";
+/// Longest value of a label, in bytes.
+pub const VALUE_LEN_MAX: usize = 63;
+
+/// Whether a text may be the value of a label: empty, or at most [`VALUE_LEN_MAX`] letters, digits, `-`, `_` and `.` that begin and end
+/// with a letter or digit.
+pub fn is_label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    bytes.len() <= VALUE_LEN_MAX
+        && bytes.iter().all(inner)
+        && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
+        && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VALUE_LEN_MAX, is_label_value};
+
+    #[test]
+    fn values_of_labels_are_checked_as_the_api_server_does() {
+        for good in ["", "a", "A.b_c-9", "My_1.x", &"a".repeat(VALUE_LEN_MAX)] {
+            assert!(is_label_value(good), "{good}");
+        }
+        for bad in [
+            "-a",
+            "a-",
+            ".",
+            "a b",
+            "a/b",
+            "\u{e9}",
+            &"a".repeat(VALUE_LEN_MAX + 1),
+        ] {
+            assert!(!is_label_value(bad), "{bad}");
+        }
+    }
+}

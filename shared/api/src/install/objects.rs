@@ -14,7 +14,7 @@ use roadstead_kinds::{Kind, TABLE, rows};
 /// Where the configuration is mounted.
 const CONFIG_DIR: &str = "/etc/roadstead";
 /// Key of the configuration in its `ConfigMap`, and its file name.
-const CONFIG_FILE: &str = "config.yaml";
+pub const CONFIG_FILE: &str = "config.yaml";
 /// The Service in front of the metrics, as the reference's installations name it.
 const METRICS_SERVICE: &str = "kueue-controller-manager-metrics-service";
 /// User and group of the process; the images name the same.
@@ -188,7 +188,8 @@ fn selector(process: Process) -> Value {
     json!({"app.kubernetes.io/name": process.name(), "control-plane": "controller-manager"})
 }
 
-fn config_name(process: Process) -> String {
+/// Name of the `ConfigMap` with the configuration of a process.
+pub fn config_name(process: Process) -> String {
     format!("{}-config", process.name())
 }
 

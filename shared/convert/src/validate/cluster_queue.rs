@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::annotations;
+use roadstead_api::constants::labels::is_label_value;
 use roadstead_api::kueue::v1beta2 as api;
-use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, is_label_value};
+use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key};
 
 use super::quotas::{self, Holder};
 

@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Toleration;
+use roadstead_api::constants::labels::is_label_value;
 use roadstead_api::kueue::v1beta2 as api;
-use roadstead_jobs::problem::{
-    LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, is_label_value, label_problems,
-};
+use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, label_problems};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 

@@ -1,12 +1,16 @@
 //! The plan of `join`: computed from what was read, shown before the first write.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use roadstead_api::kueue::v1beta2::MultiKueueConfig;
+use roadstead_api::constants::controllers;
+use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueConfig};
 use roadstead_kubeconfigs::account::rights::{Account, Objects, describe};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::connect::Endpoint;
 use serde::Serialize;
+use url::Url;
 
 use super::{Seen, cluster_object, config_object};
 use crate::args::{Format, Join};
@@ -15,8 +19,10 @@ use crate::cluster::{secret_name, secret_of};
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// Name of the `MultiKueueConfig` when there is none and the user names none.
+/// Name of the `MultiKueueConfig` when there is none, the user names none, and not exactly one is named by AdmissionChecks.
 const CONFIG_DEFAULT: &str = "multikueue";
+/// Ports that the NetworkPolicy of an installation allows by default (`networkPolicy.apiServers` of the charts).
+const API_SERVER_PORTS: [u16; 2] = [443, 6443];
 /// Most clusters in a `MultiKueueConfig`. Source: `spec/multikueue.md 1.3`.
 const CONFIG_CLUSTERS_MAX: usize = 20;
 
@@ -51,6 +57,8 @@ pub(super) struct Plan {
     /// Whether the `MultiKueueCluster` has to be created.
     pub(super) cluster: bool,
     pub(super) config: ConfigStep,
+    /// The MultiKueueConfigs that AdmissionChecks name, sorted.
+    pub(super) checked: Vec<String>,
 }
 
 /// Decides, or gives the reason why it cannot.
@@ -84,7 +92,8 @@ pub(super) fn plan(args: &Join, seen: &Seen, credential_is_good: bool) -> Result
             CredentialStep::Make
         },
         cluster: seen.cluster.is_none(),
-        config: config(args, &seen.configs)?,
+        config: config(args, &seen.configs, &checked(&seen.checks))?,
+        checked: checked(&seen.checks),
     })
 }
 
@@ -103,12 +112,23 @@ fn foreign_secret(args: &Join, found: &Secret) -> Failure {
     )
 }
 
-fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failure> {
-    let found = match (&args.config_name, configs) {
-        (Some(name), _) => configs.iter().find(|config| config.name_any() == *name),
-        (None, [only]) => Some(only),
-        (None, []) => None,
-        (None, several) => {
+/// The MultiKueueConfigs that AdmissionChecks of MultiKueue name, whether or not they exist.
+fn checked(checks: &[AdmissionCheck]) -> Vec<String> {
+    let names: BTreeSet<&String> = { checks.iter() }
+        .filter(|check| check.spec.controller_name == controllers::MULTIKUEUE)
+        .filter_map(|check| Some(&check.spec.parameters.as_ref()?.name))
+        .collect();
+    names.into_iter().cloned().collect()
+}
+
+fn config(args: &Join, configs: &[MultiKueueConfig], checked: &[String]) -> Result<ConfigStep, Failure> {
+    let named = |name: &str| configs.iter().find(|config| config.name_any() == name);
+    let found = match (&args.config_name, configs, checked) {
+        (Some(name), _, _) => named(name),
+        (None, [only], _) => Some(only),
+        (None, [], _) => None,
+        (None, [_, _, ..], [only]) if named(only).is_some() => named(only),
+        (None, several @ [_, _, ..], _) => {
             let names: Vec<String> = several.iter().map(kube::ResourceExt::name_any).collect();
             return Err(Failure::new(
                 "there are several MultiKueueConfigs",
@@ -119,10 +139,14 @@ fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failu
         }
     };
     let Some(found) = found else {
-        let name = args
-            .config_name
-            .clone()
-            .unwrap_or_else(|| CONFIG_DEFAULT.to_owned());
+        // Why the name of a check: `leave` deletes a MultiKueueConfig with its last cluster, and the check stays inactive until one of that
+        // name exists again.
+        let by_check = if let [only] = checked {
+            only
+        } else {
+            CONFIG_DEFAULT
+        };
+        let name = { args.config_name.as_deref() }.unwrap_or(by_check).to_owned();
         return Ok(ConfigStep::Create { name });
     };
     let name = found.name_any();
@@ -168,6 +192,27 @@ impl Plan {
             }
         }
         changes
+    }
+
+    /// A warning if no AdmissionCheck names the MultiKueueConfig: then no queue sends jobs to its clusters.
+    fn unchecked(&self) -> Option<String> {
+        let (ConfigStep::Keep { name } | ConfigStep::Add { name } | ConfigStep::Create { name }) =
+            &self.config;
+        if self.checked.contains(name) {
+            return None;
+        }
+        let next = if self.checked.is_empty() {
+            format!("create an AdmissionCheck that names {name}, and name it in a ClusterQueue")
+        } else {
+            format!(
+                "AdmissionChecks name {}: to join one of these, use --config-name",
+                self.checked.join(", ")
+            )
+        };
+        Some(format!(
+            "warning: no AdmissionCheck with controller {} names multikueueconfig/{name}, so no queue sends jobs to its clusters; {next}",
+            controllers::MULTIKUEUE
+        ))
     }
 
     /// The plan as text, for the user's consent.
@@ -229,6 +274,7 @@ impl Plan {
             ConfigStep::Add { name } => format!("    change multikueueconfig/{name}: add {}", args.name),
             ConfigStep::Create { name } => format!("    create multikueueconfig/{name}"),
         });
+        lines.extend(self.unchecked());
         if self.is_nothing() {
             lines.push("nothing to change".to_owned());
         }
@@ -285,8 +331,22 @@ fn yaml(object: &impl Serialize) -> Result<String, Failure> {
         .map_err(|why| Failure::new("an object cannot be printed", why, "use --dry-run instead"))
 }
 
+/// What else may keep the manager from a worker whose API server listens on a port that the installed NetworkPolicy does not allow.
+fn by_network_policy(server: &str) -> String {
+    let port = Url::parse(server)
+        .ok()
+        .and_then(|url| url.port_or_known_default());
+    let Some(port) = port.filter(|port| !API_SERVER_PORTS.contains(port)) else {
+        return String::new();
+    };
+    format!(
+        "; the manager's NetworkPolicy allows the ports 443 and 6443 unless its values say more: for port {port} set \
+         networkPolicy.apiServers in the values, then: roadstead install manager --values FILE"
+    )
+}
+
 /// The failure when the manager did not set condition `Active` to True in time.
-pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
+pub(super) fn not_active(args: &Join, server: &str, told: Option<(&str, &str)>) -> Failure {
     let (why, next) = match told {
         None => (
             "the manager has not tried the cluster yet".to_owned(),
@@ -297,11 +357,11 @@ pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
         ),
         Some((reason, message)) => {
             let next = match reason {
-                "ClientConnectionFailed" => {
+                "ClientConnectionFailed" => format!(
                     "correct what the message names; if the address is wrong, run the same command with --server and the one at which \
-                     the manager reaches the worker"
-                        .to_owned()
-                }
+                     the manager reaches the worker{}",
+                    by_network_policy(server)
+                ),
                 "InsecureKubeConfig" => {
                     "correct what the message names, then run the same command again".to_owned()
                 }

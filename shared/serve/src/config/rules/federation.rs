@@ -1,13 +1,13 @@
 //! Rules of `multiKueue`. Source: spec/multikueue.md 7.
 
 use roadstead_api::config::{DISPATCHER_INCREMENTAL, ExecProvider, MultiKueue};
+use roadstead_api::constants::labels::is_label_value;
 use roadstead_kinds::{Ability, Kinds};
 
 use super::super::Findings;
 use super::{not_negative, repeated};
 
 const INTERACTIVE_MODES: &[&str] = &["Never", "IfAvailable", "Always"];
-const LABEL_VALUE_LEN_MAX: usize = 63;
 
 pub(super) fn check(federation: &MultiKueue, kinds: Kinds, findings: &mut Findings) {
     not_negative("multiKueue.gcInterval", federation.gc_interval, findings);
@@ -77,13 +77,4 @@ fn each_provider(path: &str, providers: &[ExecProvider], findings: &mut Findings
             findings.add(format!("{path}[{index}].execConfig.interactiveMode"), message);
         }
     }
-}
-
-fn is_label_value(text: &str) -> bool {
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let bytes = text.as_bytes();
-    bytes.len() <= LABEL_VALUE_LEN_MAX
-        && bytes.iter().all(inner)
-        && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
-        && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
 }

@@ -1,16 +1,18 @@
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use roadstead_api::kueue::v1beta2::MultiKueueConfig;
+use roadstead_api::constants::controllers::{MULTIKUEUE, PROVISIONING_REQUEST};
+use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueConfig};
 use roadstead_kinds::rows;
 use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_kubeconfigs::secret::CREDENTIAL_LABEL;
+use serde_json::{from_value, json};
 
 use super::super::{Seen, cluster_object, config_object};
 use super::{ConfigStep, CredentialStep, not_active, plan};
 use crate::args::{Area, Cli, ClusterVerb, Join};
 use crate::cluster::account::{State, Step};
-use crate::failure::Code;
+use crate::failure::{Code, Failure};
 
 fn args(more: &[&str]) -> Join {
     let fixed = ["roadstead", "cluster", "join", "east", "--kubeconfig", "w"];
@@ -37,7 +39,16 @@ fn seen(state: State) -> Seen {
         secret: None,
         cluster: None,
         configs: Vec::new(),
+        checks: vec![check("multikueue"), check("any")],
     }
+}
+
+fn check(config: &str) -> AdmissionCheck {
+    let spec = json!({
+        "controllerName": MULTIKUEUE,
+        "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": config},
+    });
+    from_value(json!({"metadata": {"name": config}, "spec": spec})).unwrap()
 }
 
 fn our_secret() -> Secret {
@@ -152,6 +163,74 @@ fn cluster_goes_into_the_only_config_or_the_named_one() {
     assert!(failure.why.contains("a, b"), "{failure}");
 }
 
+/// After `leave` has deleted the config with its last cluster, the check that names it must not stay inactive.
+#[test]
+fn without_a_config_the_one_that_checks_name_is_created_and_a_config_without_a_check_is_warned_of() {
+    let planned = |more: &[&str], configs_of: &[&str], checks: &[&str]| {
+        let (args, mut seen) = (args(more), seen(State::Same));
+        seen.configs = configs(configs_of, "west");
+        seen.checks = checks.iter().map(|name| check(name)).collect();
+        // A check of another controller does not count.
+        seen.checks.push(check("other"));
+        seen.checks.last_mut().unwrap().spec.controller_name = PROVISIONING_REQUEST.to_owned();
+        let plan = plan(&args, &seen, true)?;
+        let account = Account::new("multikueue", "kueue-system").unwrap();
+        let text = plan.describe(&args, &account, "https://k.example");
+        let warning = text
+            .lines()
+            .find(|line| line.starts_with("warning:"))
+            .map(str::to_owned);
+        Ok::<_, Failure>((plan.config, warning))
+    };
+    let create = |name: &str| ConfigStep::Create {
+        name: name.to_owned(),
+    };
+    let add = |name: &str| ConfigStep::Add {
+        name: name.to_owned(),
+    };
+    assert_eq!(planned(&[], &[], &["prod"]), Ok((create("prod"), None)));
+    assert_eq!(planned(&[], &[], &["prod", "prod"]), Ok((create("prod"), None)));
+    assert_eq!(planned(&[], &["a", "prod"], &["prod"]), Ok((add("prod"), None)));
+    assert!(planned(&[], &["a", "b"], &["prod"]).is_err());
+    for (more, configs_of, checks, config, next) in [
+        (
+            &[][..],
+            &[][..],
+            &[][..],
+            create("multikueue"),
+            "create an AdmissionCheck",
+        ),
+        (
+            &[],
+            &[],
+            &["prod", "test"],
+            create("multikueue"),
+            "prod, test: to join",
+        ),
+        (
+            &[],
+            &["a"],
+            &["prod"],
+            add("a"),
+            "prod: to join one of these, use --config-name",
+        ),
+        (
+            &["--config-name", "b"],
+            &[],
+            &["prod"],
+            create("b"),
+            "prod: to join",
+        ),
+    ] {
+        let (step, warning) = planned(more, configs_of, checks).unwrap();
+        assert_eq!(step, config);
+        assert!(
+            warning.as_ref().is_some_and(|text| text.contains(next)),
+            "{warning:?}"
+        );
+    }
+}
+
 #[test]
 fn full_config_is_not_overfilled() {
     let mut seen = seen(State::Same);
@@ -178,13 +257,22 @@ fn objects_of_others_are_not_taken_over() {
 #[test]
 fn timeout_says_what_the_manager_said_and_what_to_do() {
     let args = args(&["--timeout", "5s"]);
-    let silent = not_active(&args, None);
+    let silent = not_active(&args, "https://k.example", None);
     assert_eq!(silent.code, Code::TimedOut);
     assert!(
         silent.next.contains("kubectl -n kueue-system get pods"),
         "{silent}"
     );
-    let away = not_active(&args, Some(("ClientConnectionFailed", "connection refused")));
+    let said = Some(("ClientConnectionFailed", "connection refused"));
+    for usual in ["https://k.example", "https://k.example:6443"] {
+        let away = not_active(&args, usual, said);
+        assert!(!away.next.contains("networkPolicy"), "{away}");
+    }
+    let away = not_active(&args, "https://k.example:16443", said);
+    assert!(
+        away.next.contains("for port 16443 set networkPolicy.apiServers"),
+        "{away}"
+    );
     assert_eq!(away.why, "ClientConnectionFailed: connection refused");
     assert!(away.next.contains("--server"), "{away}");
 }
