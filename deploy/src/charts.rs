@@ -129,6 +129,10 @@ fn template(group: &Group) -> Result<String, Error> {
         When::Budget => only_if(".Values.podDisruptionBudget.enabled", &text),
         When::Network => only_if(".Values.networkPolicy.enabled", &text),
         When::People => only_if(".Values.rolesForPeople.enabled", &text),
+        When::Webhooks => only_if(
+            "dig \"webhook\" \"manageConfigurations\" true .Values.roadsteadConfiguration",
+            &text,
+        ),
         When::Monitor => only_if(
             "and .Values.serviceMonitor.enabled (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\")",
             &text,

@@ -41,6 +41,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Whether it is an engine whose webhooks the API server may call.
+    pub(super) fn is_engine(&self) -> bool {
+        self.installed.is_some() || self.is_kueue()
+    }
+
     fn is_kueue(&self) -> bool {
         let by_image = |image: &String| {
             let name = image.split(['@', ':']).next().unwrap_or_default();
