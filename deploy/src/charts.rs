@@ -6,7 +6,7 @@
 use roadstead_api::install::objects::{Group, When, definitions, groups, may_be_of_others};
 use roadstead_api::install::owned::{DEFINITIONS, VERSION};
 use roadstead_api::install::place::{Place, Ports, configuration};
-use roadstead_api::install::values::Values;
+use roadstead_api::install::values::{FIXED, Values};
 use roadstead_api::rights::Process;
 use roadstead_kinds::{Kind, TABLE};
 use serde_json::{Value, json};
@@ -129,6 +129,10 @@ fn template(group: &Group) -> Result<String, Error> {
         When::Budget => only_if(".Values.podDisruptionBudget.enabled", &text),
         When::Network => only_if(".Values.networkPolicy.enabled", &text),
         When::People => only_if(".Values.rolesForPeople.enabled", &text),
+        When::Webhooks => only_if(
+            "dig \"webhook\" \"manageConfigurations\" true .Values.roadsteadConfiguration",
+            &text,
+        ),
         When::Monitor => only_if(
             "and .Values.serviceMonitor.enabled (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\")",
             &text,
@@ -235,7 +239,9 @@ fn helpers(process: Process, place: &Place) -> Result<String, Error> {
          {{{{- end }}}}\n\
          {{{{- if ne (len (uniq (values .Values.ports))) (len .Values.ports) }}}}\n\
          {{{{- fail \"ports: each must be another one\" }}}}\n\
-         {{{{- end }}}}"
+         {{{{- end }}}}\n\
+         {{{{- $set := include \"roadstead.theirs\" . | fromYaml }}}}{}",
+        FIXED.map(is_as_set).concat()
     );
     Ok([
         define("image", &image),
@@ -245,6 +251,19 @@ fn helpers(process: Process, place: &Place) -> Result<String, Error> {
         define("check", &check),
     ]
     .concat())
+}
+
+/// The Helm check that a key of the configuration is as the installation writes it.
+fn is_as_set((path, instead): (&[&str], &str)) -> String {
+    let keys: Vec<String> = path.iter().map(|key| format!("\"{key}\"")).collect();
+    let (keys, name) = (keys.join(" "), path.join("."));
+    format!(
+        "\n{{{{- $wanted := dig {keys} \"\" $set | toString }}}}\n\
+         {{{{- $found := dig {keys} $wanted .Values.configuration | toString }}}}\n\
+         {{{{- if ne $found $wanted }}}}\n\
+         {{{{- fail (printf \"configuration.{name} is %s, but the installation sets %s; leave it out and use {instead}\" $found $wanted) }}}}\n\
+         {{{{- end }}}}"
+    )
 }
 
 fn notes(process: Process) -> String {

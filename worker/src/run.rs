@@ -45,7 +45,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
 
 /// Starts all parts of a worker in `tasks`, which end after `stop`; returns its metrics.
 ///
-/// *Errors*: the webhook server could not be set up, or settings contradict each other.
+/// *Errors*: the webhook server could not be set up.
 pub async fn assemble(
     parts: Parts,
     readiness: &Readiness,
@@ -104,10 +104,6 @@ async fn start(
     }
     let mut metrics = Metrics::default();
     if wraps {
-        if let Some((key, why)) = settings.problems().into_iter().next() {
-            let key = format!("appwrapper.faultTolerance.{key}");
-            return Err(process::Error::Settings { key, why });
-        }
         if let Some(warning) = settings.warning(config.wait_for_pods_ready.as_ref()) {
             tracing::warn!("{warning}");
         }

@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("jobs", &["kinds", "core", "api"]),
     ("convert", &["kinds", "core", "api", "jobs"]),
     ("kubeio", &["core"]),
-    ("serve", &["kinds", "api"]),
+    // Why core: `config check` finds what the controller of AppWrappers would refuse.
+    ("serve", &["kinds", "core", "api"]),
     (
         "engine",
         &["kinds", "core", "api", "jobs", "convert", "kubeio", "serve"],

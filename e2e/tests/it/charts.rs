@@ -117,7 +117,18 @@ async fn helm_keeps_the_definitions_and_leaves_those_that_others_installed() {
 
 #[tokio::test]
 async fn a_value_that_the_schema_does_not_know_is_refused() {
-    for (value, complaint) in [("replicas=many", "replicas"), ("replica=3", "replica")] {
+    for (value, complaint) in [
+        ("replicas=many", "replicas"),
+        ("replica=3", "replica"),
+        (
+            "configuration.webhook.port=1",
+            "webhook.port is 1, but the installation sets 9443",
+        ),
+        (
+            "configuration.namespace=a",
+            "namespace is a, but the installation sets",
+        ),
+    ] {
         let mut helm = Command::new(tool(Program::Helm).await);
         helm.args(["template", "roadstead"])
             .arg(folder("charts/roadstead-manager"))
@@ -129,6 +140,13 @@ async fn a_value_that_the_schema_does_not_know_is_refused() {
             "{value}: {said}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_key_that_the_installation_sets_may_be_set_to_the_same_value() {
+    let set = "configuration.webhook.port=9443,configuration.health.healthProbeBindAddress=:8081";
+    let found = rendered("roadstead-manager", &["--set", set]).await;
+    assert_eq!(found.len(), rendered("roadstead-manager", &[]).await.len());
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@
 mod checks;
 mod facts;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -44,7 +46,13 @@ impl Report {
     }
 }
 
-/// Checks a cluster and prints the findings.
+/// The time after so much waiting. Why not `now`: a lease that is renewed while we wait would seem to be renewed in the future, and
+/// one that is not would never grow old.
+fn later(now: Timestamp, waited: Duration) -> Timestamp {
+    now.checked_add(waited).unwrap_or(now)
+}
+
+/// Checks a cluster and prints the findings; `now` is the time of the call.
 ///
 /// *Errors*: a check failed (exit code 1), or nothing could be read (exit code 2).
 pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
@@ -57,7 +65,7 @@ pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
         .map_err(|failure| failure.code(Code::Usage))?;
     let started = Instant::now();
     let report = loop {
-        let facts = Facts::read(&client, &args.namespace, now).await?;
+        let facts = Facts::read(&client, &args.namespace, later(now, started.elapsed())).await?;
         let report = Report::of(checks::judge(&facts));
         if report.healthy || !args.wait || started.elapsed() >= args.timeout {
             break report;
@@ -112,4 +120,15 @@ fn print(format: DoctorFormat, report: &Report) -> Result<(), Failure> {
         ));
         lines.join("\n")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_goes_on_while_the_command_waits() {
+        let later = later(Timestamp::UNIX_EPOCH, Duration::from_secs(90));
+        assert_eq!(later.as_second(), 90);
+    }
 }

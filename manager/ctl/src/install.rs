@@ -150,6 +150,7 @@ fn wanted(args: &Install) -> Result<Vec<Value>, Failure> {
         )
         .code(Code::Usage)
     })?;
+    plan::refuse_configuration(&args.namespace, &objects)?;
     let (namespaces, others): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| object["kind"] == "Namespace");

@@ -4,7 +4,7 @@
 //! from them, with placeholders where a chart has values.
 //!
 //! Reading order: [`values`] (the choices), [`place`] (all of them made), [`objects`] (the objects), [`owned`] (the labels of our objects),
-//! [`visibility`] (the objects of the visibility API).
+//! [`visibility`] (the objects of the visibility API), `webhooks` (the webhook configurations).
 
 pub mod objects;
 pub mod owned;
@@ -12,6 +12,7 @@ pub(crate) mod people;
 pub mod place;
 pub mod values;
 pub mod visibility;
+pub(crate) mod webhooks;
 
 pub use objects::{Group, When, groups, manifests};
 pub use place::Place;

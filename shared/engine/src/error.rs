@@ -17,14 +17,6 @@ pub enum Error {
         #[source]
         source: roadstead_serve::tls::Error,
     },
-    /// Settings that contradict each other.
-    #[error("configuration key {key}: {why}")]
-    Settings {
-        /// The key of the setting.
-        key: String,
-        /// What is wrong with it.
-        why: String,
-    },
     /// A port cannot be opened.
     #[error("opening a port")]
     Listen {

@@ -4,7 +4,7 @@
 //! caches first (`lookup`). Any other review costs the API server no further request.
 //!
 //! Reading order: this file (which path has which handler), `jobs`, `lookup`, `own`, `conversion`, then `certificates` (the loop
-//! that keeps everything registered), `registration`, `definitions`.
+//! that keeps everything registered), `registration`, `takeover`, `definitions`.
 
 mod answers;
 mod certificates;
@@ -16,6 +16,7 @@ mod lookup;
 mod nodes;
 mod own;
 mod registration;
+mod takeover;
 mod wrapped;
 
 use std::sync::Arc;

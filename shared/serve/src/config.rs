@@ -24,6 +24,7 @@ use crate::args::GateSetting;
 use crate::exit::ExitKind;
 use crate::tls;
 
+pub use rules::wrappers::app_wrapper_limits;
 pub use source::Source;
 
 /// Limit: size of the configuration file in bytes; a `ConfigMap` cannot be larger.

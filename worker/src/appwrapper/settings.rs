@@ -10,6 +10,7 @@ use roadstead_core::appwrapper::status::Identity;
 use roadstead_core::name::ResourceName;
 use roadstead_core::taint::Effect;
 use roadstead_kubeio::failure::Failure;
+use roadstead_serve::config::app_wrapper_limits;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -52,21 +53,8 @@ impl Settings {
             }
             autopilot
         });
-        let given = &config.fault_tolerance;
-        let default = Patience::default();
-        let patience = Patience {
-            admission_grace: given.admission_grace_period.unwrap_or(default.admission_grace),
-            warmup_grace: given.warmup_grace_period.unwrap_or(default.warmup_grace),
-            recovery_grace: given.recovery_grace_period,
-            failure_grace: given.failure_grace_period.unwrap_or(default.failure_grace),
-            retry_pause: given.reset_pause.unwrap_or(default.retry_pause),
-            retry_limit: given.retry_limit.unwrap_or(default.retry_limit),
-            deletion_grace: given.deletion_grace_period.unwrap_or(default.deletion_grace),
-            success_ttl: given.success_ttl_ceiling.unwrap_or(default.success_ttl),
-            ceiling: given.grace_period_ceiling.unwrap_or(default.ceiling),
-        };
         Self {
-            patience,
+            patience: app_wrapper_limits(config),
             building: Building {
                 scheduler: config.scheduler_name.clone(),
                 autopilot: autopilot.clone(),
@@ -91,11 +79,6 @@ impl Settings {
             #[cfg(feature = "bugbank")]
             bug: None,
         }
-    }
-
-    /// Contradictions: keys below `appwrapper.faultTolerance`, each with the reason.
-    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
-        self.patience.problems()
     }
 
     /// A contradiction with the engine's own time limit for pods that are not ready. *Source*: `spec/appwrapper.md 5.5`, N-22.

@@ -36,5 +36,26 @@ kind: RoadsteadConfiguration
 {{- if ne (len (uniq (values .Values.ports))) (len .Values.ports) }}
 {{- fail "ports: each must be another one" }}
 {{- end }}
+{{- $set := include "roadstead.theirs" . | fromYaml }}
+{{- $wanted := dig "health" "healthProbeBindAddress" "" $set | toString }}
+{{- $found := dig "health" "healthProbeBindAddress" $wanted .Values.configuration | toString }}
+{{- if ne $found $wanted }}
+{{- fail (printf "configuration.health.healthProbeBindAddress is %s, but the installation sets %s; leave it out and use ports.health" $found $wanted) }}
+{{- end }}
+{{- $wanted := dig "webhook" "port" "" $set | toString }}
+{{- $found := dig "webhook" "port" $wanted .Values.configuration | toString }}
+{{- if ne $found $wanted }}
+{{- fail (printf "configuration.webhook.port is %s, but the installation sets %s; leave it out and use ports.webhook" $found $wanted) }}
+{{- end }}
+{{- $wanted := dig "visibilityServer" "bindPort" "" $set | toString }}
+{{- $found := dig "visibilityServer" "bindPort" $wanted .Values.configuration | toString }}
+{{- if ne $found $wanted }}
+{{- fail (printf "configuration.visibilityServer.bindPort is %s, but the installation sets %s; leave it out and use ports.visibility" $found $wanted) }}
+{{- end }}
+{{- $wanted := dig "namespace" "" $set | toString }}
+{{- $found := dig "namespace" $wanted .Values.configuration | toString }}
+{{- if ne $found $wanted }}
+{{- fail (printf "configuration.namespace is %s, but the installation sets %s; leave it out and use the namespace of the installation" $found $wanted) }}
+{{- end }}
 {{- end }}
 

@@ -11,10 +11,11 @@ use http::{Method, Request};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, Config};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use roadstead_api::constants::names::VALIDATING_WEBHOOKS;
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo};
 use roadstead_e2e::{Options, Progress};
 use serde_json::{Value, json};
@@ -211,6 +212,35 @@ impl Files {
     }
 }
 
+/// An entry of Kueue, as it stands in the configuration that we take over.
+const LEFT: &str = "vpod.kb.io";
+
+async fn leave_an_entry(client: &Client) {
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let left = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": VALIDATING_WEBHOOKS},
+        "webhooks": [{
+            "name": LEFT, "clientConfig": {"url": "https://127.0.0.1:1/validate"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        }],
+    });
+    let params = PatchParams::apply("kueue");
+    api.patch(VALIDATING_WEBHOOKS, &params, &Patch::Apply(left))
+        .await
+        .unwrap();
+    assert!(entries(client).await.contains(&LEFT.to_owned()));
+}
+
+/// The names of all registered validating webhooks.
+async fn entries(client: &Client) -> Vec<String> {
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let found = api.get(VALIDATING_WEBHOOKS).await.unwrap();
+    let webhooks = found.webhooks.unwrap_or_default().into_iter();
+    webhooks.map(|webhook| webhook.name).collect()
+}
+
 /// A cluster of its own, because definitions and certificates are taken away here.
 #[tokio::test]
 async fn address_and_authority_are_kept_true_through_every_change() {
@@ -231,11 +261,13 @@ async fn address_and_authority_are_kept_true_through_every_change() {
         definitions.get_opt(name).await.unwrap().is_none().then_some(())
     }))
     .await;
+    leave_an_entry(&client).await;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     secrets.delete(SECRET, &DeleteParams::default()).await.unwrap();
     solo.restart().await.unwrap();
     let (_, second) = registered(&client).await;
     assert_ne!(first, second);
+    assert!(!entries(&client).await.contains(&LEFT.to_owned()));
     let stored = secrets.get(SECRET).await.unwrap().data.unwrap();
     assert_eq!(stored["ca.crt"].0, second);
     let log = solo.log_tail();

@@ -6,15 +6,21 @@ use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
+use roadstead_api::config::Config;
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
 use roadstead_kubeio::write;
+use roadstead_serve::config;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Limit: objects read of one kind. The checks ignore any further objects.
-const READ_MAX: u32 = 500;
+/// Objects read with one request.
+const PAGE: u32 = 500;
+/// Limit: pages read of one kind, 10,000 objects. Checks of a kind with more are unknown, because an object that was not read
+/// would seem to be missing. Of Workloads, which no other object names, the first ones are checked.
+const PAGES_MAX: usize = 20;
+const WORKLOAD: &str = "Workload";
 const KUEUE: &str = "kueue.x-k8s.io";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +73,7 @@ pub(super) const KINDS: [(&str, &str, &str, Place); 22] = [
     (KUEUE, "v1beta2", "MultiKueueCluster", Place::Everywhere),
     (KUEUE, "v1beta2", "MultiKueueConfig", Place::Everywhere),
     (KUEUE, "v1beta2", "ProvisioningRequestConfig", Place::Everywhere),
-    (KUEUE, "v1beta2", "Workload", Place::Everywhere),
+    (KUEUE, "v1beta2", WORKLOAD, Place::Everywhere),
 ];
 
 /// Why a kind could not be read.
@@ -102,18 +108,7 @@ impl Facts {
                 Place::Everywhere => Api::all_with(client.clone(), &resource),
                 Place::Own => Api::namespaced_with(client.clone(), namespace, &resource),
             };
-            let listed = match api.list(&ListParams::default().limit(READ_MAX)).await {
-                Ok(listed) => Ok({ listed.items.into_iter() }
-                    .filter_map(|object| serde_json::to_value(object).ok())
-                    .collect()),
-                // Why: a kind that is not served has no objects; the definitions have a check of their own.
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-                Err(error) => Err(Unread(format!(
-                    "{} cannot be listed: {}",
-                    resource.plural,
-                    write::describe(&error)
-                ))),
-            };
+            let listed = read_all(&api, kind, &resource.plural).await;
             objects.insert(kind, listed);
         }
         Ok(Self {
@@ -140,6 +135,16 @@ impl Facts {
             .find(|object| object["metadata"]["name"] == name))
     }
 
+    /// The configuration of the process; the defaults if it is not readable, which a check of its own reports.
+    pub(super) fn config(&self) -> Config {
+        let read = || {
+            let map = { self.all("ConfigMap").ok()?.iter() }.find(|map| owned::by(map).is_some())?;
+            let text = map["data"]["config.yaml"].as_str()?;
+            config::parse("config.yaml", text, &[], &self.namespace).ok()
+        };
+        read().unwrap_or_else(|| Config::without_file(&self.namespace))
+    }
+
     /// The Deployment of the installation in this namespace.
     pub(super) fn deployment(&self) -> Result<Option<&Value>, Unread> {
         let here = |object: &&Value| {
@@ -152,6 +157,37 @@ impl Facts {
         let name = self.deployment().ok()??["metadata"]["name"].as_str()?.to_owned();
         Process::ALL.into_iter().find(|process| process.name() == name)
     }
+}
+
+/// All objects of a kind, page by page.
+async fn read_all(api: &Api<DynamicObject>, kind: &str, plural: &str) -> Result<Vec<Value>, Unread> {
+    let mut objects = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    for _ in 0..PAGES_MAX {
+        let listed = match api.list(&page).await {
+            Ok(listed) => listed,
+            // Why: a kind that is not served has no objects; the definitions have a check of their own.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(Unread(format!(
+                    "{plural} cannot be listed: {}",
+                    write::describe(&error)
+                )));
+            }
+        };
+        objects.extend({ listed.items.into_iter() }.filter_map(|object| serde_json::to_value(object).ok()));
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(objects),
+        }
+    }
+    if kind == WORKLOAD {
+        return Ok(objects);
+    }
+    Err(Unread(format!(
+        "there are more than {} {plural}, which is more than this command reads",
+        objects.len()
+    )))
 }
 
 /// The API server's clock: it dates its answer to a review of our own identity.

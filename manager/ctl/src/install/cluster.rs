@@ -66,7 +66,8 @@ impl Site {
         refuse_others(process, &self.namespace, &self.deployments().await?)
     }
 
-    async fn deployments(&self) -> Result<Vec<Found>, Failure> {
+    /// All Deployments of the cluster.
+    pub(super) async fn deployments(&self) -> Result<Vec<Found>, Failure> {
         let all = Api::<Deployment>::all(self.client.clone())
             .list(&ListParams::default())
             .await

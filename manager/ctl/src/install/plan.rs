@@ -2,10 +2,11 @@
 
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
+use roadstead_serve::config;
 use serde_json::Value;
 
 use crate::cluster::account::State;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Whether it is an engine whose webhooks the API server may call.
+    pub(super) fn is_engine(&self) -> bool {
+        self.installed.is_some() || self.is_kueue()
+    }
+
     fn is_kueue(&self) -> bool {
         let by_image = |image: &String| {
             let name = image.split(['@', ':']).next().unwrap_or_default();
@@ -86,6 +92,25 @@ pub(super) fn refuse_others(process: Process, namespace: &str, found: &[Found]) 
                 other.namespace
             ),
         ));
+    }
+    Ok(())
+}
+
+/// Refuses a configuration with which the process would not start.
+pub(super) fn refuse_configuration(namespace: &str, objects: &[Value]) -> Result<(), Failure> {
+    let texts = objects
+        .iter()
+        .filter_map(|object| object["data"]["config.yaml"].as_str());
+    for text in texts {
+        config::parse("the configuration that the values give", text, &[], namespace).map_err(|error| {
+            let next = "correct configuration or roadsteadConfiguration in the file that --values names";
+            Failure::new(
+                "the process would refuse its configuration",
+                error.to_string(),
+                next,
+            )
+            .code(Code::Usage)
+        })?;
     }
     Ok(())
 }
@@ -154,6 +179,7 @@ pub(super) fn describe(process: Process, namespace: &str, steps: &[Step]) -> Str
 
 #[cfg(test)]
 mod tests {
+    use roadstead_api::install::manifests;
     use serde_json::json;
 
     use super::*;
@@ -166,6 +192,22 @@ mod tests {
             app: None,
             images: vec![image.to_owned()],
         }
+    }
+
+    #[test]
+    fn a_configuration_that_the_process_would_refuse_is_refused_before_anything_is_installed() {
+        let with = |values: Value| {
+            let values = serde_json::from_value(values).unwrap();
+            let objects = manifests(Process::Worker, "ours", &values).unwrap();
+            refuse_configuration("ours", &objects)
+        };
+        with(json!({})).unwrap();
+        let refused = with(json!({"configuration": {"waitForPodReady": {}}})).unwrap_err();
+        assert!(refused.why.contains("waitForPodReady"), "{refused}");
+        let limits = json!({"admissionGracePeriod": "10m", "warmupGracePeriod": "1m"});
+        let section = json!({"appwrapper": {"faultTolerance": limits}});
+        let refused = with(json!({"roadsteadConfiguration": section})).unwrap_err();
+        assert!(refused.why.contains("admissionGracePeriod"), "{refused}");
     }
 
     #[test]

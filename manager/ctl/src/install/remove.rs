@@ -8,7 +8,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
-use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, REGISTRAR, VALIDATING_WEBHOOKS};
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_api::rights::Process;
@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::LOOK_EVERY;
 use super::cluster::{Site, kind_of, late, title};
+use super::plan::Found;
 use crate::args::Uninstall;
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
@@ -52,7 +53,8 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     }
     let kinds = kinds(process, &args.namespace);
     let mut found = site.marked(&kinds, process.name()).await?;
-    found.extend(site.made_by_process(process).await?);
+    let made = site.made_by_process(process).await?;
+    add(&mut found, made);
     if process == Process::Manager {
         let nodes = kind_of(&json!({"apiVersion": "v1", "kind": "Node"}));
         found.extend(site.labelled(&[nodes], labels::VIRTUAL_NODE).await?);
@@ -117,6 +119,24 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
         }
         lines.join("\n")
     })
+}
+
+/// Adds the objects that are not there yet.
+fn add(objects: &mut Vec<Value>, more: Vec<Value>) {
+    for object in more {
+        if objects.iter().all(|known| title(known) != title(&object)) {
+            objects.push(object);
+        }
+    }
+}
+
+/// Whether a process has written the object, by the field manager of its server-side apply.
+fn is_registered_by_us(object: &Value) -> bool {
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    { entries }.any(|entry| entry["manager"] == REGISTRAR && entry["operation"] == "Apply")
 }
 
 fn definition() -> ApiResource {
@@ -222,7 +242,8 @@ impl Site {
         Ok(found)
     }
 
-    /// Objects that the process created while it ran. They have no label of the installation and are known by name.
+    /// Objects that the process created while it ran, known by name. Without the process, these names may belong to Kueue: then
+    /// only webhook configurations are returned that a process has written, if no engine runs that may use them.
     async fn made_by_process(&self, process: Process) -> Result<Vec<Value>, Failure> {
         let config = Config::without_file(&self.namespace);
         let admission = "admissionregistration.k8s.io/v1";
@@ -239,17 +260,14 @@ impl Site {
                 "metadata": {"name": config.leader_election.resource_name, "namespace": here},
             }),
         ];
-        // Why checked: without the process, these names may belong to Kueue.
-        let is_installed = self
-            .stands(&json!({
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": process.name(), "namespace": here},
-            }))
-            .await?
-            .is_some_and(|found| owned::by(&found) == Some(process.name()));
+        let engines = self.deployments().await?;
+        let is_installed = { engines.iter() }
+            .any(|each| each.namespace == *here && each.installed.as_deref() == Some(process.name()));
+        let is_unused = !engines.iter().any(Found::is_engine);
         let mut found = Vec::new();
-        for candidate in candidates.into_iter().filter(|_| is_installed) {
-            found.extend(self.stands(&candidate).await?);
+        for candidate in candidates {
+            let stands = self.stands(&candidate).await?;
+            found.extend(stands.filter(|object| is_installed || (is_unused && is_registered_by_us(object))));
         }
         Ok(found)
     }
@@ -389,6 +407,26 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn webhook_configurations_of_a_process_are_known_by_its_field_manager_alone() {
+        let of = |manager: &str, operation: &str| {
+            json!({"metadata": {"managedFields": [
+                {"manager": "helm", "operation": "Update"}, {"manager": manager, "operation": operation},
+            ]}})
+        };
+        assert!(is_registered_by_us(&of(REGISTRAR, "Apply")));
+        assert!(!is_registered_by_us(&of("kueue", "Apply")));
+        assert!(!is_registered_by_us(&json!({"metadata": {}})));
+    }
+
+    #[test]
+    fn an_object_that_is_labelled_and_known_by_name_is_deleted_once() {
+        let object = |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "ours"}});
+        let mut found = vec![object("a")];
+        add(&mut found, vec![object("a"), object("b")]);
+        assert_eq!(found, [object("a"), object("b")]);
+    }
 
     #[test]
     fn the_process_goes_first_and_its_namespace_last() {

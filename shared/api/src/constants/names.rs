@@ -10,6 +10,8 @@ pub const MAIN_POD_SET: &str = "main";
 pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
 /// The validating webhook configuration, as the reference has it.
 pub const VALIDATING_WEBHOOKS: &str = "kueue-validating-webhook-configuration";
+/// The field manager under which a process writes the webhook configurations.
+pub const REGISTRAR: &str = "roadstead";
 
 /// Name of the node that stands for a worker cluster on its manager.
 pub fn virtual_node(cluster: &str) -> String {

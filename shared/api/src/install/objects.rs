@@ -6,7 +6,7 @@ use super::owned::{self, DEFINITIONS};
 use super::people::people;
 use super::place::Place;
 use super::values::{Refusal, Values};
-use super::visibility;
+use super::{visibility, webhooks};
 use crate::crd::{self, WEBHOOK_SERVICE};
 use crate::rights::{self, Process};
 use roadstead_kinds::{Kind, TABLE, rows};
@@ -45,6 +45,8 @@ pub enum When {
     Monitor,
     /// If `rolesForPeople.enabled`.
     People,
+    /// Unless `roadsteadConfiguration.webhook.manageConfigurations` is false.
+    Webhooks,
 }
 
 /// Objects that are installed together.
@@ -79,6 +81,10 @@ pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<V
         When::Network => values.network_policy.enabled,
         When::Monitor => values.service_monitor.enabled,
         When::People => values.roles_for_people.enabled,
+        When::Webhooks => {
+            let webhook = values.roadstead_configuration.get("webhook");
+            webhook.is_none_or(|section| section["manageConfigurations"] != false)
+        }
     };
     let groups = groups(process, &place).into_iter();
     Ok(groups
@@ -134,6 +140,8 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         ),
         group("people", When::People, people()),
         group("servicemonitor", When::Monitor, vec![monitor(process, place)]),
+        // Why last: `kubectl delete -f` deletes in this order, and a process that still runs could write them again.
+        group("webhooks", When::Webhooks, webhooks::manifests()),
     ]);
     groups
 }
@@ -415,6 +423,22 @@ mod tests {
                 of_kind(&objects, "ServiceAccount")[0]["metadata"]["name"],
                 "queuer"
             );
+        }
+    }
+
+    /// Why without entries: an upgrade would remove those that the process has written.
+    #[test]
+    fn webhook_configurations_are_installed_last_and_without_entries() {
+        for process in Process::ALL {
+            let all = made(process, json!({}));
+            let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+            let last: Vec<&Value> = all.iter().rev().take(2).rev().collect();
+            for (object, kind) in last.into_iter().zip(kinds) {
+                assert_eq!(object["kind"], kind);
+                assert_eq!(object.get("webhooks"), None, "{object}");
+            }
+            let unmanaged = json!({"roadsteadConfiguration": {"webhook": {"manageConfigurations": false}}});
+            assert!(of_kind(&made(process, unmanaged), kinds[0]).is_empty());
         }
     }
 

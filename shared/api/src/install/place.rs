@@ -58,19 +58,25 @@ pub struct Ports {
     pub visibility: Value,
 }
 
+impl Ports {
+    fn of(values: &Values) -> Self {
+        Self {
+            health: values.ports.health.into(),
+            metrics: values.ports.metrics.into(),
+            webhook: values.ports.webhook.into(),
+            visibility: values.ports.visibility.into(),
+        }
+    }
+}
+
 impl Place {
     /// The installation for these values in a namespace.
     ///
     /// *Errors*: values that contradict each other.
     pub fn of(process: Process, namespace: &str, values: &Values) -> Result<Self, Refusal> {
-        values.check()?;
-        let ports = Ports {
-            health: values.ports.health.into(),
-            metrics: values.ports.metrics.into(),
-            webhook: values.ports.webhook.into(),
-            visibility: values.ports.visibility.into(),
-        };
+        let ports = Ports::of(values);
         let [mut theirs, mut ours] = configuration(namespace, &ports);
+        values.check(&theirs)?;
         merge(&mut theirs, &values.configuration);
         merge(&mut ours, &values.roadstead_configuration);
         // Why JSON: it is YAML, and needs no writer.

@@ -13,6 +13,15 @@ const REPLICAS_MAX: u16 = 5;
 /// The least port that a process without privileges may listen on.
 const PORT_MIN: u16 = 1024;
 
+/// Keys of the `Configuration` that must be as the installation writes them, because its other objects depend on them; and where to choose
+/// them. The charts check the same.
+pub const FIXED: [(&[&str], &str); 4] = [
+    (&["health", "healthProbeBindAddress"], "ports.health"),
+    (&["webhook", "port"], "ports.webhook"),
+    (&["visibilityServer", "bindPort"], "ports.visibility"),
+    (&["namespace"], "the namespace of the installation"),
+];
+
 /// The values of an installation. Every key is optional; an unknown one is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -236,10 +245,11 @@ impl Values {
         serde_json::from_value(values)
     }
 
-    /// Checks the values for contradictions; each error names the key and the allowed values.
+    /// Checks the values for contradictions, also with the `Configuration` that the installation writes for them; each error names the key
+    /// and the allowed values.
     ///
     /// *Errors*: all of them at once.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub(super) fn check(&self, written: &Value) -> Result<(), Refusal> {
         let mut wrong = Vec::new();
         if !(1..=REPLICAS_MAX).contains(&self.replicas) {
             wrong.push(format!(
@@ -268,12 +278,14 @@ impl Values {
                 self.replicas
             ));
         }
-        for key in ["health", "webhook", "visibilityServer", "namespace"] {
-            if self.configuration.contains_key(key) {
-                wrong.push(format!(
-                    "configuration.{key} is set by the installation; use ports and the namespace of the installation"
-                ));
-            }
+        for (path, instead) in FIXED {
+            let Some((found, set)) = differing(path, &self.configuration, written) else {
+                continue;
+            };
+            wrong.push(format!(
+                "configuration.{} is {found}, but the installation sets {set}; leave it out and use {instead}",
+                path.join(".")
+            ));
         }
         if wrong.is_empty() {
             Ok(())
@@ -281,6 +293,21 @@ impl Values {
             Err(Refusal(wrong))
         }
     }
+}
+
+/// The chosen value below the path and the one that the installation writes, if they differ.
+fn differing(path: &[&str], chosen: &Map<String, Value>, written: &Value) -> Option<(String, String)> {
+    let (first, rest) = path.split_first()?;
+    let (mut found, mut set) = (chosen.get(*first)?, written.get(*first)?);
+    for key in rest {
+        // Why not for anything but an object: the merge would put it in place of the whole section.
+        let (true, Some(below)) = (found.is_object(), set.get(*key)) else {
+            break;
+        };
+        (found, set) = (found.get(*key)?, below);
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    (text(found) != text(set)).then(|| (text(found), text(set)))
 }
 
 /// Merges objects key by key; anything else replaces.
@@ -310,10 +337,12 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+    use crate::install::Place;
 
     fn refused(values: Value) -> Vec<String> {
         let values: Values = from_value(values).unwrap();
-        values.check().err().map(|refusal| refusal.0).unwrap_or_default()
+        let place = Place::of(Process::Worker, "kueue-system", &values);
+        place.err().map(|refusal| refusal.0).unwrap_or_default()
     }
 
     #[test]
@@ -334,7 +363,31 @@ mod tests {
                 "ports.health is 80; the process has no right to ports below 1024",
                 "ports.webhook and ports.metrics are both 9443",
                 "configuration.leaderElection.leaderElect is false with 9 replicas: all would decide at once; set replicas to 1",
-                "configuration.webhook is set by the installation; use ports and the namespace of the installation",
+                "configuration.webhook.port is 1, but the installation sets 9443; leave it out and use ports.webhook",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_configuration_file_of_kueue_is_accepted_if_it_says_what_the_installation_sets() {
+        let mut kueue = json!({
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "namespace": "kueue-system",
+            "health": {"healthProbeBindAddress": ":8081"}, "metrics": {"bindAddress": ":8443"},
+            "webhook": {"port": 9443, "certDir": "/certificates"}, "visibilityServer": {"bindPort": 8082},
+            "leaderElection": {"leaderElect": true, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        });
+        assert_eq!(refused(json!({"configuration": kueue})), Vec::<String>::new());
+        kueue["namespace"] = "kueue".into();
+        kueue["health"]["healthProbeBindAddress"] = ":18081".into();
+        kueue["visibilityServer"] = Value::Null;
+        assert_eq!(
+            refused(json!({"configuration": kueue})),
+            [
+                "configuration.health.healthProbeBindAddress is :18081, but the installation sets :8081; leave it out and use ports.health",
+                "configuration.visibilityServer.bindPort is null, but the installation sets {\"bindPort\":8082}; leave it out and use \
+                 ports.visibility",
+                "configuration.namespace is kueue, but the installation sets kueue-system; leave it out and use the namespace of the \
+                 installation",
             ]
         );
     }

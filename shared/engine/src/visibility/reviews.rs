@@ -4,23 +4,24 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use kube::api::PostParams;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
 use roadstead_api::config::Config;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
-use roadstead_kubeio::failure::Failure;
+use roadstead_kubeio::failure::{Failure, with_causes};
 use roadstead_kubeio::retry::Backoff;
 use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write;
 use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
-use roadstead_serve::tls::CA_CERT_KEY;
+use roadstead_serve::tls::{CA_CERT_KEY, CertSlot, Follower};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -242,32 +243,24 @@ where
 /// Puts our authority into those of our registrations that exist and do not skip TLS verification.
 async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
     let services: Api<APIService> = Api::all(client.clone());
-    let mut authority = None;
+    let mut ours = Vec::new();
     for version in VERSIONS {
         let name = format!("{version}.{GROUP}");
         let found = services.get_opt(&name).await;
         let found = found.map_err(|error| {
             Failure::of(&error).in_doing(format_args!("reading APIService {name} failed"))
         })?;
-        let Some(spec) = found.and_then(|found| found.spec) else {
-            continue;
-        };
-        let ours = spec.service.as_ref().is_some_and(|service| {
-            service.name.as_deref() == Some(SERVICE)
-                && service.namespace.as_deref() == Some(config.namespace.as_str())
-        });
-        if !ours || spec.insecure_skip_tls_verify == Some(true) {
-            continue;
-        }
-        if authority.is_none() {
-            let secret = &config.cert_management.webhook_secret_name;
-            let stored: Option<Secret> = get(client, &config.namespace, secret).await?;
-            authority = stored.and_then(|secret| secret.data?.remove(CA_CERT_KEY));
-        }
-        let Some(authority) = &authority else {
-            return Err(Failure::passing("there is no certificate yet"));
-        };
-        if spec.ca_bundle.as_ref() == Some(authority) {
+        let spec = found.and_then(|found| found.spec);
+        ours.extend(spec.filter(|spec| is_ours(spec, config)).map(|spec| (name, spec)));
+    }
+    if ours.is_empty() {
+        return Ok(());
+    }
+    let Some(authority) = authority(client, config).await? else {
+        return Ok(());
+    };
+    for (name, spec) in ours {
+        if spec.ca_bundle.as_ref() == Some(&authority) {
             continue;
         }
         let answer = write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await;
@@ -281,4 +274,63 @@ async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn is_ours(spec: &APIServiceSpec, config: &Config) -> bool {
+    let by_service = spec.service.as_ref().is_some_and(|service| {
+        service.name.as_deref() == Some(SERVICE)
+            && service.namespace.as_deref() == Some(config.namespace.as_str())
+    });
+    by_service && spec.insecure_skip_tls_verify != Some(true)
+}
+
+/// The authorities of the certificate that we serve, PEM. `None` if the administrator's certificate comes without `ca.crt`: then another
+/// tool registers them.
+async fn authority(client: &Client, config: &Config) -> Result<Option<ByteString>, Failure> {
+    if !config.cert_management.enable {
+        let files = Follower::new(&config.webhook.cert_dir, CertSlot::empty());
+        let folder = config.webhook.cert_dir.display();
+        let found = files.authorities().await.map_err(|error| {
+            Failure::lasting(format!("webhook.certDir {folder}: {}", with_causes(&error)))
+        })?;
+        return Ok(found.map(|pem| ByteString(pem.into_bytes())));
+    }
+    let secret = &config.cert_management.webhook_secret_name;
+    let stored: Option<Secret> = get(client, &config.namespace, secret).await?;
+    let authority = stored.and_then(|secret| secret.data?.remove(CA_CERT_KEY));
+    match authority {
+        Some(authority) => Ok(Some(authority)),
+        None => Err(Failure::passing("there is no certificate yet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use kube::client::Body;
+    use roadstead_serve::tls::{Lifetimes, issue};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_authority_of_a_certificate_from_files_is_that_of_the_files() {
+        let unasked = tower::service_fn(|_: http::Request<Body>| async {
+            Err::<http::Response<Body>, _>(std::io::Error::other("no request is expected"))
+        });
+        let client = Client::new(unasked, "default");
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::without_file("kueue-system");
+        config.cert_management.enable = false;
+        folder.path().clone_into(&mut config.webhook.cert_dir);
+        assert_eq!(
+            authority(&client, &config).await,
+            Ok(None),
+            "another tool registers it"
+        );
+
+        let bundle = issue(Timestamp::UNIX_EPOCH, &["a".to_owned()], &Lifetimes::default()).unwrap();
+        std::fs::write(folder.path().join(CA_CERT_KEY), bundle.ca_bundle()).unwrap();
+        let wanted = Some(ByteString(bundle.ca_bundle().into_bytes()));
+        assert_eq!(authority(&client, &config).await, Ok(wanted));
+    }
 }

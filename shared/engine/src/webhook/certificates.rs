@@ -24,12 +24,12 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
 use roadstead_kinds::rows;
 use roadstead_kubeio::failure::{Failure, with_causes};
 use roadstead_kubeio::trouble::{Trouble, Troubles};
-use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
 use roadstead_serve::tls::{
     self, Bundle, CertSlot, FILES_POLL_WAIT, Follower, Lifetimes, Rotation, issue, plan_rotation, renew,
@@ -41,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use super::definitions;
 use super::filled::Filled;
 use super::registration::{Queues, Reach, Registration};
+use super::takeover::{self, Deletion};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 use crate::leader::Leadership;
@@ -57,8 +58,6 @@ const DEFINITIONS_RETRY: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_millis(50);
 /// Attempts to reach our own webhook before the reason is logged.
 const PROBES_MAX: u32 = 200;
-/// The field manager of the configurations in server-side apply.
-const MANAGER: &str = "roadstead";
 
 pub(crate) struct Certificates {
     pub(crate) client: Client,
@@ -82,6 +81,10 @@ struct Progress {
     looks: u32,
     /// The authorities with which the API server has been seen to call our webhook.
     answered: Option<Authorities>,
+    /// Whether this process has registered the webhooks.
+    registered: bool,
+    /// Whether the registrations were deleted since.
+    deletion: Deletion,
     /// Why new files were not accepted, so that the earlier certificate is still served.
     kept: Trouble,
 }
@@ -100,6 +103,8 @@ impl Certificates {
             files: (!self.config.cert_management.enable).then(files),
             looks: 0,
             answered: None,
+            registered: false,
+            deletion: Deletion::default(),
             kept: Trouble::default(),
         };
         let filled = Filled::new(&self.caches);
@@ -197,8 +202,9 @@ impl Certificates {
             if !definitions::put_all(&self.client, &self.reach(), ca_bundle, troubles).await {
                 pause = DEFINITIONS_RETRY;
             }
-            if filled.is_true() {
+            if filled.is_true() && self.may_register(progress).await? {
                 self.register(ca_bundle).await?;
+                progress.registered = true;
             }
         }
         if let Some(key) = key {
@@ -309,6 +315,25 @@ impl Certificates {
         })
     }
 
+    /// Whether the webhooks may be registered: not while an uninstallation may be deleting them.
+    async fn may_register(&self, progress: &mut Progress) -> Result<bool, Failure> {
+        if !progress.registered {
+            return Ok(true);
+        }
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let both_exist = takeover::exists(&mutating, MUTATING_WEBHOOKS).await?
+            && takeover::exists(&validating, VALIDATING_WEBHOOKS).await?;
+        let may = progress.deletion.may_register(both_exist, (self.clock)());
+        if !may {
+            tracing::warn!(
+                "a webhook configuration of this process was deleted, so jobs start without waiting for their queue; it is written \
+                 again if this process still runs in a minute"
+            );
+        }
+        Ok(may)
+    }
+
     async fn register(&self, ca_bundle: Option<&str>) -> Result<(), Failure> {
         let user = self.own_user().await;
         let reach = self.reach();
@@ -326,9 +351,9 @@ impl Certificates {
             accounts: &self.config.roadstead.multi_kueue.lease_namespace,
         };
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        done(write::apply(&mutating, &registration.mutating(), MANAGER).await)?;
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        done(write::apply(&validating, &registration.validating(), MANAGER).await)
+        takeover::put(&mutating, &registration.mutating()).await?;
+        takeover::put(&validating, &registration.validating()).await
     }
 
     async fn own_user(&self) -> Option<String> {
@@ -371,13 +396,5 @@ impl Certificates {
             tokio::time::sleep(PROBE).await;
         }
         Err(last)
-    }
-}
-
-fn done<K>(answer: Written<K>) -> Result<(), Failure> {
-    match answer.stored() {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(Failure::passing("the registration was taken away")),
-        Err(failure) => Err(failure.in_doing("registering the webhooks failed")),
     }
 }

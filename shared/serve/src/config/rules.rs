@@ -5,6 +5,7 @@
 
 mod federation;
 mod metrics;
+pub(super) mod wrappers;
 
 use std::collections::BTreeSet;
 
@@ -33,6 +34,7 @@ pub(super) fn check(config: &Config, kinds: Kinds, findings: &mut Findings) {
     metrics::check(config, findings);
     federation::check(&config.multi_kueue, kinds, findings);
     roadstead(config, findings);
+    wrappers::check(config, findings);
 }
 
 fn not_negative(path: &str, span: SignedDuration, findings: &mut Findings) {

@@ -674,3 +674,17 @@ fn a_token_that_would_live_longer_than_is_asked_for_is_warned_about() {
     assert_eq!(warned(86_400), "");
     assert!(warned(172_800).contains("172800 is too long, no more than 86400 s"));
 }
+
+/// Spec: appwrapper B84.
+#[test]
+fn limits_of_appwrappers_that_contradict_each_other_are_a_problem_of_the_file() {
+    let found = only_problem(
+        OURS,
+        "appwrapper:\n  faultTolerance:\n    admissionGracePeriod: 10m\n    warmupGracePeriod: 1m\n",
+    );
+    assert!(
+        found.contains("appwrapper.faultTolerance.admissionGracePeriod")
+            && found.contains("must not be longer than warmupGracePeriod"),
+        "{found}"
+    );
+}

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use roadstead_api::install::owned;
-use roadstead_api::rights;
+use roadstead_api::rights::{self, Process};
+use roadstead_kinds::{TABLE, rows};
 use roadstead_serve::config;
 use serde_json::Value;
 
@@ -112,11 +113,28 @@ fn service_account(facts: &Facts) -> Result<Seen, Unread> {
     })
 }
 
+/// The rights of the process with the integrations and settings of its configuration.
+fn wanted_rights(process: Process, facts: &Facts) -> Vec<Value> {
+    let (config, here) = (facts.config(), &facts.namespace);
+    let mut wanted = rights::manifests(process, here, rights::BY_DEFAULT);
+    let enabled = TABLE.enabled(&config.integrations.frameworks).into_iter();
+    for kind in enabled.filter(|kind| !rights::BY_DEFAULT.contains(kind)) {
+        wanted.extend(rights::of_integration(process, here, kind));
+        if kind == &rows::APP_WRAPPER && process == Process::Worker {
+            wanted.extend(rights::appwrapper(here));
+        }
+    }
+    if config.roadstead.virtual_nodes && process == Process::Manager {
+        wanted.extend(rights::virtual_nodes(here));
+    }
+    wanted
+}
+
 fn cluster_role(facts: &Facts) -> Result<Seen, Unread> {
     let Some(process) = facts.process() else {
         return Err(Unread("there is no Deployment".to_owned()));
     };
-    let wanted = rights::manifests(process, &facts.namespace, rights::BY_DEFAULT);
+    let wanted = wanted_rights(process, facts);
     let roles: Vec<&Value> = wanted
         .iter()
         .filter(|object| object["kind"] == "ClusterRole")
@@ -153,9 +171,20 @@ fn configuration(facts: &Facts) -> Result<Seen, Unread> {
 }
 
 fn leader(facts: &Facts) -> Result<Seen, Unread> {
-    let lease = roadstead_api::config::Config::without_file(&facts.namespace)
-        .leader_election
-        .resource_name;
+    let election = facts.config().leader_election;
+    if !election.leader_elect {
+        return Ok(good("leaderElection is off"));
+    }
+    if let Some(elsewhere) = election
+        .resource_namespace
+        .filter(|name| *name != facts.namespace)
+    {
+        return Err(Unread(format!(
+            "the Lease is in namespace {elsewhere}, which is not read: kubectl -n {elsewhere} get lease {}",
+            election.resource_name
+        )));
+    }
+    let lease = election.resource_name;
     let Some(found) = facts.named("Lease", &lease)? else {
         return Ok(bad(
             format!("no replica has ever led (Lease {lease})"),

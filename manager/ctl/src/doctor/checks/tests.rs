@@ -3,9 +3,11 @@ use jiff::{SignedDuration, Timestamp};
 use roadstead_api::config::Config;
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::constants::controllers::{MULTIKUEUE, PROVISIONING_REQUEST};
-use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use roadstead_api::constants::names::REGISTRAR;
 use roadstead_api::crd::WEBHOOK_SERVICE;
 use roadstead_api::install::{Values, manifests, objects::definitions as all_definitions, owned};
+use roadstead_api::rights;
+use roadstead_kinds::TABLE;
 use roadstead_kubeconfigs::secret;
 use roadstead_serve::tls::{Lifetimes, issue};
 use serde_json::{Value, json};
@@ -48,8 +50,22 @@ fn healthy(process: Process) -> Facts {
             .map(|(_, _, kind, _)| (kind, Ok(Vec::new())))
             .collect(),
     };
+    let certificate = certificate_of(now());
+    let spared =
+        json!({"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["kube-system", HERE]}]});
+    let hook = json!({
+        "name": "job", "clientConfig": {"caBundle": certificate["ca.crt"]}, "rules": [{"apiGroups": ["batch"]}],
+        "namespaceSelector": spared,
+    });
     for mut object in manifests(process, HERE, &Values::default()).unwrap() {
         match object["kind"].as_str() {
+            Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+                object["webhooks"] = json!([hook]);
+                object["metadata"]["managedFields"] = json!([{
+                    "manager": REGISTRAR, "operation": "Apply",
+                    "fieldsV1": {"f:webhooks": {"k:{\"name\":\"job\"}": {}}},
+                }]);
+            }
             Some("Deployment") => object["status"] = json!({"readyReplicas": 2}),
             Some("APIService") => object["status"] = standing("Available"),
             _ => {}
@@ -63,12 +79,6 @@ fn healthy(process: Process) -> Facts {
         }
         put(&mut facts, definition);
     }
-    let spared =
-        json!({"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["kube-system", HERE]}]});
-    let hook = json!({
-        "name": "job", "clientConfig": {"caBundle": "pem"}, "rules": [{"apiGroups": ["batch"]}],
-        "namespaceSelector": spared,
-    });
     let config = Config::without_file(HERE);
     let of_kueue = |kind: &str, name: &str, spec: Value| json!({"kind": kind, "metadata": {"name": name}, "spec": spec, "status": standing("Active")});
     let (controller, parameters) = match process {
@@ -85,15 +95,13 @@ fn healthy(process: Process) -> Facts {
     ]);
     let locals = json!({"clusterQueue": "main"});
     for object in [
-        json!({"kind": "MutatingWebhookConfiguration", "metadata": {"name": MUTATING_WEBHOOKS}, "webhooks": [hook]}),
-        json!({"kind": "ValidatingWebhookConfiguration", "metadata": {"name": VALIDATING_WEBHOOKS}, "webhooks": [hook]}),
         json!({
             "kind": "Lease", "metadata": {"name": config.leader_election.resource_name},
             "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": later(-3)},
         }),
         json!({
             "kind": "Secret", "metadata": {"name": config.cert_management.webhook_secret_name},
-            "data": certificate_of(now()),
+            "data": certificate,
         }),
         json!({
             "kind": "Secret",
@@ -325,6 +333,78 @@ fn every_check_finds_the_very_thing_that_it_is_about_and_names_a_next_step() {
         assert!(matches!(found.level, Level::Failed | Level::Warning), "{found:?}");
         assert!(found.next.is_some_and(|next| !next.is_empty()), "{check}");
     }
+}
+
+#[test]
+fn entries_of_another_installation_and_its_authority_are_found() {
+    let mut facts = healthy(Process::Worker);
+    let left = json!({"name": "mpod.kb.io", "clientConfig": {"caBundle": "old"}});
+    let hooks = &mut first(&mut facts, "MutatingWebhookConfiguration")["webhooks"];
+    hooks.as_array_mut().unwrap().push(left);
+    for check in ["mutating-webhooks", "certificate-authority"] {
+        let found = found(&facts, check);
+        assert_eq!(found.level, Level::Failed, "{found:?}");
+        assert!(found.seen.ends_with(": mpod.kb.io"), "{found:?}");
+    }
+}
+
+/// The healthy cluster with another configuration, for which the given objects are missing.
+fn configured(process: Process, values: Value, missing: &[&str]) -> Facts {
+    let mut facts = healthy(process);
+    let values: Values = serde_json::from_value(values).unwrap();
+    for object in manifests(process, HERE, &values).unwrap() {
+        if let Some(kind @ ("ConfigMap" | "ClusterRole")) = object["kind"].as_str() {
+            without(&mut facts, kind, object["metadata"]["name"].as_str().unwrap());
+            put(&mut facts, object);
+        }
+    }
+    for kind in missing {
+        of(&mut facts, kind).clear();
+    }
+    facts
+}
+
+#[test]
+fn an_installation_is_judged_by_its_own_configuration() {
+    let alone = json!({"replicas": 1, "configuration": {"leaderElection": {"leaderElect": false}}});
+    let facts = configured(Process::Worker, alone, &["Lease"]);
+    assert_eq!(found(&facts, "leader").seen, "leaderElection is off");
+
+    let elsewhere = json!({"configuration": {"leaderElection": {"resourceNamespace": "leases"}}});
+    let facts = configured(Process::Worker, elsewhere, &["Lease"]);
+    assert_eq!(found(&facts, "leader").level, Level::Unknown);
+
+    let renamed = json!({"configuration": {"internalCertManagement": {"webhookSecretName": "renamed"}}});
+    let mut facts = configured(Process::Worker, renamed, &[]);
+    first(&mut facts, "Secret")["metadata"]["name"] = "renamed".into();
+    assert_eq!(found(&facts, "certificate").level, Level::Ok);
+
+    let own = json!({"configuration": {"internalCertManagement": {"enable": false}}});
+    let mut facts = configured(Process::Worker, own, &["Secret"]);
+    for check in ["certificate", "certificate-authority"] {
+        assert_eq!(found(&facts, check).level, Level::Ok, "{check}");
+    }
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        first(&mut facts, kind)["webhooks"][0]["clientConfig"] = json!({});
+    }
+    assert_eq!(found(&facts, "certificate-authority").level, Level::Ok);
+}
+
+#[test]
+fn the_rights_of_every_integration_of_the_configuration_are_looked_for() {
+    let values = json!({"configuration": {"integrations": {"frameworks": ["batch/job", "pod"]}}});
+    let mut facts = configured(Process::Worker, values, &[]);
+    assert_eq!(found(&facts, "cluster-role").level, Level::Ok);
+    let wanted = rights::of_integration(Process::Worker, HERE, TABLE.named("pod").unwrap());
+    let role = { wanted.iter() }
+        .find(|object| object["kind"] == "ClusterRole")
+        .unwrap();
+    without(
+        &mut facts,
+        "ClusterRole",
+        role["metadata"]["name"].as_str().unwrap(),
+    );
+    assert_eq!(found(&facts, "cluster-role").level, Level::Failed);
 }
 
 #[test]

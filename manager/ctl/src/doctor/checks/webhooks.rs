@@ -1,10 +1,10 @@
 //! Checks of webhooks, their certificate, and the visibility API.
 
 use jiff::Timestamp;
-use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, REGISTRAR, VALIDATING_WEBHOOKS};
 use roadstead_api::crd::WEBHOOK_SERVICE;
 use roadstead_api::visibility;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Group, Seen, bad, condition, everywhere, good, install, items, look_at_log, none_of, warning};
 use crate::doctor::facts::{Facts, Unread};
@@ -56,11 +56,42 @@ pub(super) const WEBHOOKS: Group = Group {
 };
 
 fn registered(facts: &Facts, kind: &'static str, known: &str) -> Result<Seen, Unread> {
-    let found = facts.named(kind, known)?;
-    Ok(match found.map(|found| items(found, "/webhooks").count()) {
-        Some(count) if count > 0 => good(format!("{count} webhooks")),
-        Some(_) | None => bad(format!("no {kind} {known}"), look_at_log(facts)),
-    })
+    let Some(found) = facts.named(kind, known)? else {
+        return Ok(bad(format!("no {kind} {known}"), install(facts)));
+    };
+    let count = items(found, "/webhooks").count();
+    if count == 0 {
+        return Ok(bad(format!("{kind} {known} has no webhook"), look_at_log(facts)));
+    }
+    let fine = format!("{count} webhooks");
+    // Why: then another tool writes the configurations, and its entries are the right ones.
+    if !facts.config().roadstead.webhook.manage_configurations {
+        return Ok(good(fine));
+    }
+    Ok(none_of(foreign(found), fine, |names| {
+        bad(
+            format!("{kind} {known} has entries of another installation: {names}"),
+            format!(
+                "the process removes them within a minute; if they come back, end what writes them: kubectl get {} {known} -o yaml \
+                 --show-managed-fields",
+                kind.to_lowercase()
+            ),
+        )
+    }))
+}
+
+/// The entries that no process of ours has applied.
+fn foreign(configuration: &Value) -> Vec<String> {
+    let ours: Vec<&Value> = items(configuration, "/metadata/managedFields")
+        .filter(|entry| entry["manager"] == REGISTRAR && entry["operation"] == "Apply")
+        .map(|entry| &entry["fieldsV1"]["f:webhooks"])
+        .collect();
+    let names = items(configuration, "/webhooks").filter_map(|hook| hook["name"].as_str());
+    let is_ours = |name: &str| {
+        let key = format!("k:{}", json!({"name": name}));
+        ours.iter().any(|fields| fields.get(&key).is_some())
+    };
+    names.filter(|name| !is_ours(name)).map(str::to_owned).collect()
 }
 
 fn mutating_webhooks(facts: &Facts) -> Result<Seen, Unread> {
@@ -79,15 +110,40 @@ fn webhooks(facts: &Facts) -> Result<Vec<&Value>, Unread> {
 }
 
 fn certificate_authority(facts: &Facts) -> Result<Seen, Unread> {
-    let without = |hook: &&&Value| {
+    let config = facts.config().cert_management;
+    let hooks = webhooks(facts)?;
+    let authority_of = |hook: &Value| {
         hook["clientConfig"]["caBundle"]
             .as_str()
-            .is_none_or(str::is_empty)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    // Those of the Secret; for a certificate of the administrator, or if the Secret cannot be read, those of the first webhook.
+    let secret = if config.enable {
+        facts.named("Secret", &config.webhook_secret_name).ok().flatten()
+    } else {
+        None
+    };
+    let served = secret
+        .and_then(|secret| secret["data"]["ca.crt"].as_str())
+        .map(str::to_owned);
+    let wanted = served.or_else(|| hooks.first().map(|hook| authority_of(hook)));
+    let faulty = |hook: &&&Value| {
+        let found = authority_of(hook);
+        (config.enable && found.is_empty()) || Some(found) != wanted
     };
     let hook_name = |hook: &&Value| hook["name"].as_str().unwrap_or_default().to_owned();
-    let faulty = webhooks(facts)?.iter().filter(without).map(hook_name).collect();
-    Ok(none_of(faulty, "in every webhook", |names| {
-        bad(format!("without authority: {names}"), look_at_log(facts))
+    let faulty = hooks.iter().filter(faulty).map(hook_name).collect();
+    let fine = if wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
+        "the same in every webhook"
+    } else {
+        "none: the API server must trust the authority of the administrator's certificate anyway"
+    };
+    Ok(none_of(faulty, fine, |names| {
+        bad(
+            format!("without authority, or with another one: {names}"),
+            look_at_log(facts),
+        )
     }))
 }
 
@@ -121,9 +177,14 @@ fn lock_out(facts: &Facts) -> Result<Seen, Unread> {
 }
 
 fn certificate(facts: &Facts) -> Result<Seen, Unread> {
-    let known = roadstead_api::config::Config::without_file(&facts.namespace)
-        .cert_management
-        .webhook_secret_name;
+    let config = facts.config();
+    if !config.cert_management.enable {
+        return Ok(good(format!(
+            "the administrator's, in {} of the pods, which is not read",
+            config.webhook.cert_dir.display()
+        )));
+    }
+    let known = config.cert_management.webhook_secret_name;
     let Some(found) = facts.named("Secret", &known)? else {
         return Ok(bad(format!("no Secret {known}"), look_at_log(facts)));
     };

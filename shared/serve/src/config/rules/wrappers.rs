@@ -1,0 +1,32 @@
+//! Rules of `appwrapper` of the `RoadsteadConfiguration`. Source: spec/appwrapper.md 2.2.
+
+use roadstead_api::config::{AppWrapperConfig, Config};
+use roadstead_core::appwrapper::settings::Settings;
+
+use super::super::Findings;
+
+pub(super) fn check(config: &Config, findings: &mut Findings) {
+    let Some(written) = &config.roadstead.app_wrapper else {
+        return;
+    };
+    for (key, why) in app_wrapper_limits(written).problems() {
+        findings.add(format!("appwrapper.faultTolerance.{key}"), why);
+    }
+}
+
+/// The time limits and retries of `AppWrapper`s: those of the configuration, and the defaults for what it leaves out.
+pub fn app_wrapper_limits(config: &AppWrapperConfig) -> Settings {
+    let given = &config.fault_tolerance;
+    let default = Settings::default();
+    Settings {
+        admission_grace: given.admission_grace_period.unwrap_or(default.admission_grace),
+        warmup_grace: given.warmup_grace_period.unwrap_or(default.warmup_grace),
+        recovery_grace: given.recovery_grace_period,
+        failure_grace: given.failure_grace_period.unwrap_or(default.failure_grace),
+        retry_pause: given.reset_pause.unwrap_or(default.retry_pause),
+        retry_limit: given.retry_limit.unwrap_or(default.retry_limit),
+        deletion_grace: given.deletion_grace_period.unwrap_or(default.deletion_grace),
+        success_ttl: given.success_ttl_ceiling.unwrap_or(default.success_ttl),
+        ceiling: given.grace_period_ceiling.unwrap_or(default.ceiling),
+    }
+}
