@@ -82,6 +82,26 @@ pub(crate) fn is_wanted(config: &Config) -> bool {
     config.roadstead.app_wrapper.is_some() || integrations.iter().any(|name| name == ROW.framework)
 }
 
+/// Why the controller may not run with this configuration: the key and a sentence.
+///
+/// Why: only the webhooks of the integration check what a user wraps. Without them the controller creates, with its own rights, objects that
+/// the user may not create.
+pub(crate) fn unreviewed(config: &Config) -> Option<(String, String)> {
+    let is_listed = config
+        .integrations
+        .frameworks
+        .iter()
+        .any(|name| name == ROW.framework);
+    (is_wanted(config) && !is_listed).then(|| {
+        let why = format!(
+            "this section makes the worker run AppWrappers, but integrations.frameworks does not list \"{0}\", so no webhook checks what \
+             users wrap; add \"{0}\" to integrations.frameworks, or remove the section",
+            ROW.framework
+        );
+        ("appwrapper".to_owned(), why)
+    })
+}
+
 impl Wrappers {
     /// The controller for the cluster of `client`. Nothing runs yet.
     pub(crate) fn new(
@@ -279,4 +299,33 @@ fn until(now: Timestamp, wake: Option<Timestamp>) -> Outcome {
         // Why: stored times are whole seconds, so the end of a period may seem a fraction of a second away.
         Outcome::After(pause.max(Duration::from_millis(50)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: appwrapper 3.4
+    #[test]
+    fn no_appwrappers_are_run_that_no_webhook_has_checked() {
+        let refused = |frameworks: &str, section: &str| {
+            let text = format!(
+                "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{frameworks}]}}\n---\n\
+                 apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\n{section}\n"
+            );
+            let config = roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap();
+            unreviewed(&config)
+        };
+        let (key, why) = refused("batch/job", "appwrapper: {}").unwrap();
+        assert_eq!(key, "appwrapper");
+        assert!(
+            why.contains("integrations.frameworks") && why.contains(ROW.framework),
+            "{why}"
+        );
+        let listed = format!("batch/job, {}", ROW.framework);
+        for section in ["appwrapper: {}", ""] {
+            assert_eq!(refused(&listed, section), None, "{section}");
+        }
+        assert_eq!(refused("batch/job", ""), None);
+    }
 }

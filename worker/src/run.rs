@@ -104,6 +104,9 @@ async fn start(
     }
     let mut metrics = Metrics::default();
     if wraps {
+        if let Some((key, why)) = appwrapper::unreviewed(&config) {
+            return Err(process::Error::Settings { key, why });
+        }
         if let Some((key, why)) = settings.problems().into_iter().next() {
             let key = format!("appwrapper.faultTolerance.{key}");
             return Err(process::Error::Settings { key, why });
