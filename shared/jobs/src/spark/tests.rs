@@ -62,6 +62,22 @@ fn a_driver_and_its_executors_ask_for_what_the_operator_will_ask_for() {
     assert_eq!(sets[0].template["spec"]["initContainers"][0]["name"], "first");
 }
 
+/// Spec: jobs 9.10
+#[test]
+fn a_memory_limit_has_the_units_of_spark() {
+    for (written, read) in [
+        ("2g", "2048Mi"),
+        ("512mb", "512Mi"),
+        ("3Gi", "3Gi"),
+        ("1.5Gi", "1.5Gi"),
+        ("1024", "1024"),
+    ] {
+        let sets = KIND.pod_sets(&app(json!({"driver": {"memoryLimit": written}})));
+        let container = &sets.unwrap()[0].template["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"]["memory"], read, "{written}");
+    }
+}
+
 /// Spec: jobs 9.10, 5.8, 5.9
 #[test]
 fn what_is_assigned_goes_into_the_fields_of_the_roles_and_out_again() {
