@@ -76,10 +76,12 @@ pub(crate) struct Wrappers {
     slack: Slack,
 }
 
-/// Whether the configuration enables the controller: it has a section for it, or queues `AppWrappers`.
+/// Whether the configuration enables the controller: it queues `AppWrappers`. Why not for the section alone: only the webhooks of the
+/// integration check what a user wraps, and without them the controller would create, with its own rights, objects that the user may not
+/// create.
 pub(crate) fn is_wanted(config: &Config) -> bool {
     let integrations = &config.integrations.frameworks;
-    config.roadstead.app_wrapper.is_some() || integrations.iter().any(|name| name == ROW.framework)
+    integrations.iter().any(|name| name == ROW.framework)
 }
 
 impl Wrappers {

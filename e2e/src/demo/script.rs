@@ -231,10 +231,11 @@ pub(super) fn clusters(kind: Kind) -> Spec {
         .with_priority(HIGH, 1000)
         .with_priority(LOW, 10);
     let frameworks: Vec<&str> = shapes.iter().map(|shape| shape.framework()).collect();
-    spec.configuration = json!({
-        "integrations": {"frameworks": frameworks},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"], "autopilot": {}}},
-    });
+    spec.configuration = json!({"integrations": {"frameworks": frameworks}});
+    if shapes.contains(&Shape::AppWrapper) {
+        spec.configuration["roadstead"] =
+            json!({"appwrapper": {"allowedKinds": ["Job.v1.batch"], "autopilot": {}}});
+    }
     TENANTS.into_iter().fold(spec, Spec::with_namespace)
 }
 

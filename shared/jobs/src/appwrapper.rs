@@ -199,6 +199,29 @@ fn rendered(info: &PodSetInfo) -> Value {
     all
 }
 
+/// The objects that `read` finds in the templates of the pods, without those that the `AppWrapper` itself creates.
+///
+/// Why from the components: the pod sets are projections, which lack the fields that name objects.
+fn named(members: Members<'_>, read: fn(&[&Value]) -> BTreeSet<Need>) -> BTreeSet<Need> {
+    let data = &*unpacked(members.first().data);
+    let components = json::list(data, &COMPONENTS);
+    let sets = pod_sets_of(data);
+    let templates = sets.iter().filter_map(|set| {
+        let template = components.get(set.component)?.get("template")?;
+        path::pod_template(template, &set.path).ok()
+    });
+    let brought = |need: &Need| {
+        let [_, _, kind, _] = need.thing.api();
+        components.iter().any(|component| {
+            let is = |path: &[&str], text: &str| json::text(component, path) == Some(text);
+            is(&["template", "kind"], kind) && is(&["template", "metadata", "name"], &need.name)
+        })
+    };
+    let mut named = read(&templates.collect::<Vec<_>>());
+    named.retain(|need| !brought(need));
+    named
+}
+
 /// The status of an `AppWrapper` without pods: it holds no quota, and nothing is deployed.
 fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
     let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -259,25 +282,12 @@ impl JobKind for AppWrapper {
         .collect()
     }
 
-    /// The needs of its pods, without the objects that the `AppWrapper` itself creates.
     fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
-        let data = &*unpacked(members.first().data);
-        let components = json::list(data, &COMPONENTS);
-        let sets = pod_sets_of(data);
-        let templates = sets.iter().filter_map(|set| {
-            let template = components.get(set.component)?.get("template")?;
-            path::pod_template(template, &set.path).ok()
-        });
-        let brought = |need: &Need| {
-            let [_, _, kind, _] = need.thing.api();
-            components.iter().any(|component| {
-                let is = |path: &[&str], text: &str| json::text(component, path) == Some(text);
-                is(&["template", "kind"], kind) && is(&["template", "metadata", "name"], &need.name)
-            })
-        };
-        let mut needs = needs::of(templates);
-        needs.retain(|need| !brought(need));
-        needs
+        named(members, |templates| needs::of(templates.iter().copied()))
+    }
+
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        named(members, |templates| needs::wanted(templates.iter().copied()))
     }
 
     fn look(&self, members: Members<'_>) -> Look {

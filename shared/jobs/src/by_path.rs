@@ -13,6 +13,7 @@ pub(crate) mod queued;
 pub mod signs;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
@@ -24,6 +25,7 @@ use crate::kind::{
     Error, JobKind, Later, Look, Member, MemberMut, Members, Mirror, Pods, Remote, RemoteIdentity, Target,
     Why, Write,
 };
+use crate::needs::{self, Need};
 use crate::podset::{InjectError, JobPodSet, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
 use crate::remote::skeleton;
@@ -73,6 +75,10 @@ pub struct Rules {
     pub emptied: fn(&mut Value),
     /// Adds to the pod sets of a job what its controller will add to its pods, so that quota counts it.
     pub added: fn(Member<'_>, &mut [JobPodSet]),
+    /// The objects that its pods cannot start without, beside those that the templates of its pod sets name.
+    pub needs: fn(&Value) -> BTreeSet<Need>,
+    /// The objects that its pods can start without, beside those that the templates of its pod sets name.
+    pub wants: fn(&Value) -> BTreeSet<Need>,
     /// Changes a new job after all other defaults.
     pub default: fn(&mut MemberMut<'_>),
     /// The problems of a new job.
@@ -89,6 +95,8 @@ impl Rules {
         outlives: |_job, _child| false,
         emptied: |_job| {},
         added: |_job, _pod_sets| {},
+        needs: |_job| BTreeSet::new(),
+        wants: |_job| BTreeSet::new(),
         default: |_job| {},
         create: |_job| Vec::new(),
         update: |_old, _new| Vec::new(),
@@ -310,6 +318,20 @@ impl JobKind for ByPath {
             writes: write.into_iter().collect(),
             is_deferred: false,
         }
+    }
+
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        let mut needs = needs::of(pod_sets.iter().map(|set| &set.template));
+        needs.extend((self.rules.needs)(members.first().data));
+        needs
+    }
+
+    fn wants(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        let mut wants = needs::wanted(pod_sets.iter().map(|set| &set.template));
+        wants.extend((self.rules.wants)(members.first().data));
+        wants
     }
 
     fn suspend(&self, job: &mut MemberMut<'_>) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::json;
-use crate::problem::is_label;
+use crate::problem::{is_label, is_label_value};
 
 /// One homogeneous group of pods of a job.
 #[derive(Clone, PartialEq, Eq)]
@@ -143,9 +143,10 @@ pub fn infos(facts: &StartFacts<'_>) -> Result<Vec<PodSetInfo>, InjectError> {
             };
             label(&mut info, labels::PODSET, assignment.name.as_str());
             // Why: label values have limits that queue names do not have.
-            if is_label(facts.local_queue) {
+            if !facts.local_queue.is_empty() && is_label_value(facts.local_queue) {
                 label(&mut info, labels::LOCAL_QUEUE_NAME, facts.local_queue);
             }
+            // Wire: the name of a ClusterQueue with a dot is left out, although it could be the value of a label.
             if is_label(facts.admission.cluster_queue.as_str()) {
                 label(
                     &mut info,

@@ -3,6 +3,7 @@
 //! It holds no pod templates: the operator makes its pods from fields. So the templates are made here in the same way, as far as they cost
 //! quota or decide where a pod may run. The changes of a start are written back into those fields.
 
+mod needs;
 mod pods;
 
 use roadstead_kinds::rows;
@@ -70,6 +71,8 @@ pub static SPARK_APPLICATION: ByPath = ByPath {
     rules: Rules {
         filled: pods::filled,
         emptied: pods::emptied,
+        needs: needs::of,
+        wants: needs::wanted,
         create: |app| queued::create(app, problems),
         update: |old, new| queued::update(old, new, problems),
         ..Rules::NONE

@@ -60,9 +60,14 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
     kind.own_defaults(job);
 }
 
+/// Sets a label that is missing or empty. Why an empty one too: everything else reads it as missing, so a job with it would escape the
+/// default queue.
 pub(crate) fn default_label(meta: &mut ObjectMeta, key: &str, value: &str) {
-    let labels = meta.labels.get_or_insert_default();
-    labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    let label = meta.labels.get_or_insert_default().entry(key.to_owned());
+    let label = label.or_default();
+    if label.is_empty() {
+        value.clone_into(label);
+    }
 }
 
 /// The problems of a new job. *Source*: `spec/jobs.md 7.3`.

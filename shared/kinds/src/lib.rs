@@ -178,6 +178,8 @@ pub enum Pods {
     One,
     /// The number at this path, 1 by default; another type there is an error.
     Replicas(&'static [&'static str]),
+    /// The number at the first path for each of the number at the second, both 1 by default; another type there is an error.
+    ReplicasOf(&'static [&'static str], &'static [&'static str]),
     /// `parallelism` of the job spec at this path, but no more than its `completions`.
     OfJob(&'static [&'static str]),
     /// `parallelism` of the job spec at this path, but no more than its `completions`, for each of the holder's `replicas`.

@@ -166,7 +166,7 @@ const fn groups_at(list: &'static [&'static str]) -> PodPlace {
         holder: Holder::EachOf(list),
         template: &["template"],
         absent: Absent::NoPods,
-        pods: Pods::Replicas(&["replicas"]),
+        pods: Pods::ReplicasOf(&["numOfHosts"], &["replicas"]),
     }
 }
 

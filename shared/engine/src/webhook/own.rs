@@ -167,7 +167,8 @@ mod tests {
 
     fn config(appwrapper: &str) -> Config {
         let text = format!(
-            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n---\n\
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+             integrations: {{frameworks: [workload.codeflare.dev/appwrapper]}}\n---\n\
              apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\nappwrapper: {appwrapper}\n"
         );
         roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap()

@@ -372,7 +372,8 @@ mod tests {
     fn the_configuration_says_which_rights_are_asked_for() {
         let rules = |appwrapper: &str| {
             let text = format!(
-                "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n---\n\
+                "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n\
+                 integrations: {{frameworks: [workload.codeflare.dev/appwrapper]}}\n---\n\
                  apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\nappwrapper: {appwrapper}\n"
             );
             let config = roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap();

@@ -75,6 +75,10 @@ fn pod_set(
     let pods = match place.pods {
         Pods::One => Some(1),
         Pods::Replicas(field) => Some(strict(holder, holder_path, field)?),
+        Pods::ReplicasOf(pods, replicas) => {
+            let number = |field| strict(holder, holder_path, field);
+            Some(number(replicas)?.saturating_mul(number(pods)?))
+        }
         Pods::OfJob(spec) => Some(json::at(holder, spec).map_or(1, pods_of)),
         Pods::OfJobs(spec) => json::at(holder, spec).map(|spec| {
             let replicas = json::int(holder, &["replicas"]).unwrap_or(1);
@@ -111,7 +115,7 @@ fn hints(row: &Kind, place: &PodPlace, holder: &Value) -> BTreeMap<String, Strin
             ])
         }
         Pods::Replicas(_) if row.group == "kubeflow.org" => BTreeMap::from([index(TRAINING_INDEX)]),
-        Pods::One | Pods::Replicas(_) => BTreeMap::new(),
+        Pods::One | Pods::Replicas(_) | Pods::ReplicasOf(..) => BTreeMap::new(),
     }
 }
 

@@ -8,13 +8,15 @@ use crate::json;
 
 /// Fields of a pod that are copied unchanged.
 ///
-/// Unlike the anchor: `resources` and `resourceClaims` too, because they are used (`spec/appwrapper.md` N-5).
-const POD_FIELDS: [&str; 9] = [
+/// Unlike the anchor: `resources` and `resourceClaims` too, because they are used (`spec/appwrapper.md` N-5), and `runtimeClassName`, because
+/// quota counts the overhead of that class.
+const POD_FIELDS: [&str; 10] = [
     "nodeSelector",
     "nodeName",
     "affinity",
     "tolerations",
     "priorityClassName",
+    "runtimeClassName",
     "overhead",
     "topologySpreadConstraints",
     "resources",
@@ -115,7 +117,7 @@ mod tests {
             "metadata": {"labels": {"a": "1", "n": 7}, "name": "x"},
             "spec": {
                 "terminationGracePeriodSeconds": 5, "priority": 3, "volumes": [{"name": "v"}],
-                "nodeSelector": {"k": "v"}, "resourceClaims": [{"name": "c"}],
+                "nodeSelector": {"k": "v"}, "resourceClaims": [{"name": "c"}], "runtimeClassName": "gvisor",
                 "containers": [{
                     "name": "c", "image": "registry:5000/i", "env": [{"name": "SECRET", "value": "s"}],
                     "resources": {"requests": {"cpu": "1"}},
@@ -138,7 +140,7 @@ mod tests {
                 "spec": {
                     "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "securityContext": {},
                     "schedulerName": "default-scheduler", "preemptionPolicy": "PreemptLowerPriority",
-                    "nodeSelector": {"k": "v"}, "resourceClaims": [{"name": "c"}],
+                    "nodeSelector": {"k": "v"}, "resourceClaims": [{"name": "c"}], "runtimeClassName": "gvisor",
                     "containers": [container("c", "registry:5000/i", "Always", json!({"requests": {"cpu": "1"}}))],
                     "initContainers": [sidecar],
                 },

@@ -228,21 +228,24 @@ fn the_whole_status_is_mirrored_and_quota_is_let_go_when_nothing_runs() {
     assert_eq!(finished(&ended).map(|end| end.success), Some(false));
 }
 
-/// Spec: experience 5
+/// Spec: experience 5; safety 5.1
 #[test]
 fn what_a_wrapper_brings_is_not_missing_where_it_goes() {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
-        {"name": "c", "envFrom": [{"secretRef": {"name": "brought"}}, {"secretRef": {"name": "asked"}}]},
-    ]}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "subdomain": "brought", "imagePullSecrets": [{"name": "brought"}, {"name": "pull"}],
+        "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "brought"}}, {"secretRef": {"name": "asked"}}]}],
+    }});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "brought"}});
     let set = json!([{"path": "template"}]);
     let wrapper = json!({"spec": {"components": [
         {"template": pod, "podSets": set},
         {"template": secret},
     ]}});
+    let told = |needs: BTreeSet<Need>| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
     let needs = crate::fixture::one(&wrapper, |job| AppWrapper.needs(job));
-    let told: Vec<String> = needs.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["Secret \"asked\""]);
+    assert_eq!(told(needs), ["Secret \"asked\""]);
+    let wants = crate::fixture::one(&wrapper, |job| AppWrapper.wants(job));
+    assert_eq!(told(wants), ["Secret \"pull\"", "Service \"brought\""]);
 }
 
 /// Spec: appwrapper 5.2, B126, B134, B135.

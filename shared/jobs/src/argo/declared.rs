@@ -1,7 +1,7 @@
 //! Pod sets that a user declares for a Workflow, in annotation `roadstead.dev/pod-sets`.
 
 use roadstead_core::quantity;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::pods;
 use crate::json;
@@ -60,16 +60,23 @@ fn pod_set(entry: &Value, workflow: &Value) -> Result<JobPodSet, (String, String
     let count = count.ok_or_else(|| wrong("count", "must be a number from 1 to 2147483647"))?;
     let requests = json::at(entry, &["requests"]).and_then(Value::as_object);
     let requests = requests.ok_or_else(|| wrong("requests", "must be an object of quantities"))?;
+    let mut quantities = Map::new();
     for (resource, amount) in requests {
-        let text = amount.as_str().unwrap_or_default();
-        if let Err(error) = quantity::parse(resource, text) {
+        // Why numbers too: in manifests they are quantities everywhere.
+        let text = match amount {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => String::new(),
+        };
+        if let Err(error) = quantity::parse(resource, &text) {
             return Err((format!("requests[{resource}]"), format!("is {amount}: {error}")));
         }
+        quantities.insert(resource.clone(), Value::String(text));
     }
     let mut all = json::list(workflow, &["spec", "templates"]).iter();
     let template =
         all.find(|template| json::text(template, &["name"]).is_some_and(|own| pods::set_name(own) == name));
-    let main = json!({"name": "main", "resources": {"requests": requests}});
+    let main = json!({"name": "main", "resources": {"requests": quantities}});
     let empty = json!({});
     let mut pod = pods::pod(workflow, template.unwrap_or(&empty), &[main]);
     json::remove(&mut pod, &["spec", "initContainers"]);

@@ -219,6 +219,16 @@ fn a_wrong_declaration_is_refused_with_what_is_allowed() {
     };
     let entry = r#"{"name": "a", "count": 1, "requests": {"cpu": "1"}}"#;
     assert_eq!(said(&format!("[{entry}]")), "");
+    let numbers =
+        r#"[{"name": "a", "count": 1, "requests": {"cpu": 0.5, "nvidia.com/gpu": 8, "memory": 1e9}}]"#;
+    assert_eq!(said(numbers), "");
+    let noted = json!({"metadata": {"annotations": {"roadstead.dev/pod-sets": numbers}}});
+    let sets = KIND.pod_sets(&apply(&chain(&json!({})), &noted)).unwrap();
+    let requests = &sets[0].template["spec"]["containers"][0]["resources"]["requests"];
+    assert_eq!(requests["cpu"], "0.5");
+    assert_eq!(requests["nvidia.com/gpu"], "8");
+    let truth = r#"[{"name": "a", "count": 1, "requests": {"cpu": true}}]"#;
+    assert!(said(truth).contains("entry 0: requests[cpu] is true"));
     for (text, why) in [
         ("x", "it is no JSON"),
         ("{}", "an object; must be a JSON list such as"),

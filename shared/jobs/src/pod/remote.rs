@@ -23,6 +23,11 @@ use crate::remote::skeleton;
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
 
+/// Fields of a spec that the API server of a cluster fills in from its own priority and runtime classes.
+///
+/// Why they are not sent: the API server of the worker refuses values that differ from those of its classes.
+const OF_THE_CLASSES: [&str; 3] = ["overhead", "preemptionPolicy", "priority"];
+
 /// Path of the annotation of a copy that holds the UID of its pod.
 const OF_UID: [&str; 3] = ["metadata", "annotations", annotations::MULTIKUEUE_ORIGIN_UID];
 
@@ -37,7 +42,9 @@ pub(super) fn is_twin(pod: Member<'_>, copy: Member<'_>) -> bool {
 pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec<Value> {
     let copy = |pod: &Member<'_>| {
         let mut copy = skeleton(&PlainPod, *pod, identity);
-        json::remove(&mut copy, &["spec", "nodeName"]);
+        for field in OF_THE_CLASSES.into_iter().chain(["nodeName"]) {
+            json::remove(&mut copy, &["spec", field]);
+        }
         json::set(&mut copy, &OF_UID, json!(pod.meta.uid));
         later::note_gates(*pod, &mut copy);
         copy

@@ -56,7 +56,7 @@ fn facts_of(
     check.updates = update.into_iter().collect();
     infos(&StartFacts {
         workload: "job-a-12345",
-        local_queue: "tests",
+        local_queue: "tests.a",
         provenance: Provenance::Remote,
         admission: &admission,
         checks: &[(CheckName::from("chk"), check)].into(),
@@ -84,7 +84,7 @@ fn a_template_gets_what_flavors_and_queues_say() {
             "metadata": {
                 "labels": {
                     "kueue.x-k8s.io/podset": "main",
-                    "kueue.x-k8s.io/local-queue-name": "tests",
+                    "kueue.x-k8s.io/local-queue-name": "tests.a",
                     "kueue.x-k8s.io/cluster-queue-name": "team",
                     "kueue.x-k8s.io/multikueue-worker-workload-pod": "true",
                 },

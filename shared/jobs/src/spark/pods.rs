@@ -141,7 +141,8 @@ fn resources(app: &Value, role: &str) -> Value {
     let mut limits = Map::new();
     requests.insert("cpu".to_owned(), json!(text("coreRequest").unwrap_or(&cores)));
     requests.insert("memory".to_owned(), json!(memory));
-    limits.insert("memory".to_owned(), json!(text("memoryLimit").unwrap_or(&memory)));
+    let limit = text("memoryLimit").map_or_else(|| memory.clone(), limit);
+    limits.insert("memory".to_owned(), json!(limit));
     if let Some(limit) = text("coreLimit") {
         limits.insert("cpu".to_owned(), json!(limit));
     }
@@ -189,6 +190,13 @@ fn mib(text: &str) -> Option<u64> {
         "p" => number.checked_mul(1 << 30),
         _ => None,
     }
+}
+
+/// A memory limit as a quantity. The operator reads the units of Spark, and everything else as a quantity: `2g` is 2 GiB, `1024` is 1 KiB.
+fn limit(text: &str) -> String {
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let mib = mib(text).filter(|_| has_unit);
+    mib.map_or_else(|| text.to_owned(), |mib| format!("{mib}Mi"))
 }
 
 /// Parses a factor such as `0.25`.

@@ -1,8 +1,11 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{IDENTITY, Tested, apply, outcome};
-use crate::kind::Pods as Alive;
+use crate::fixture::{IDENTITY, Tested, apply, one, outcome};
+use crate::kind::{JobKind as _, Pods as Alive};
+use crate::needs::Need;
 use crate::podset::PodSetInfo;
 
 const KIND: Tested = Tested(&SPARK_APPLICATION);
@@ -60,6 +63,52 @@ fn a_driver_and_its_executors_ask_for_what_the_operator_will_ask_for() {
     let sets = KIND.pod_sets(&app(beside)).unwrap();
     assert_eq!(sets[0].template["spec"]["containers"][1]["name"], "proxy");
     assert_eq!(sets[0].template["spec"]["initContainers"][0]["name"], "first");
+}
+
+/// Spec: experience 5; safety 5.1; jobs 9.10
+#[test]
+fn the_objects_that_its_own_fields_name_are_needed_or_wanted() {
+    let app = app(json!({
+        "sparkConfigMap": "conf", "hadoopConfigMap": "hadoop", "imagePullSecrets": ["pull", ""],
+        "volumes": [{"name": "v", "secret": {"secretName": "mounted"}}],
+        "driver": {
+            "secrets": [{"name": "account", "path": "/s", "secretType": "Generic"}],
+            "envSecretKeyRefs": {"TOKEN": {"name": "token", "key": "k"}},
+        },
+        "executor": {"configMaps": [{"name": "files", "path": "/f"}, 7], "envSecretKeyRefs": []},
+    }));
+    let told = |needs: BTreeSet<Need>| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        told(one(&app, |app| SPARK_APPLICATION.needs(app))),
+        [
+            "ConfigMap \"conf\"",
+            "ConfigMap \"files\"",
+            "ConfigMap \"hadoop\"",
+            "Secret \"account\"",
+            "Secret \"mounted\"",
+            "Secret \"token\"",
+        ]
+    );
+    assert_eq!(
+        told(one(&app, |app| SPARK_APPLICATION.wants(app))),
+        ["Secret \"pull\""]
+    );
+}
+
+/// Spec: jobs 9.10
+#[test]
+fn a_memory_limit_has_the_units_of_spark() {
+    for (written, read) in [
+        ("2g", "2048Mi"),
+        ("512mb", "512Mi"),
+        ("3Gi", "3Gi"),
+        ("1.5Gi", "1.5Gi"),
+        ("1024", "1024"),
+    ] {
+        let sets = KIND.pod_sets(&app(json!({"driver": {"memoryLimit": written}})));
+        let container = &sets.unwrap()[0].template["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"]["memory"], read, "{written}");
+    }
 }
 
 /// Spec: jobs 9.10, 5.8, 5.9

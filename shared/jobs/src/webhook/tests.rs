@@ -50,6 +50,9 @@ fn a_default_queue_takes_what_names_none() {
         taken,
         json!({"metadata": {"labels": {QUEUE: "default", CLASS: "default"}}, "spec": {"suspend": true}})
     );
+    let empty = defaulted(job(json!({QUEUE: "", CLASS: ""}), json!({}), false), &present);
+    assert_eq!(empty["metadata"]["labels"], taken["metadata"]["labels"]);
+    assert_eq!(empty["spec"], taken["spec"]);
     for owner in [Owner::ManagedKind, Owner::ManagedAncestor] {
         let child = defaulted(json!({"metadata": {}}), &DefaultFacts { owner, ..present });
         assert_eq!(child, json!({"metadata": {}}));

@@ -338,7 +338,8 @@ fn pod_sets_follow_from_kinds_with_several_templates() {
             "pytorchReplicaSpecs.Worker.template=3"
         ]))
     );
-    let cluster = json!({"headGroupSpec": {"template": pods}, "workerGroupSpecs": [{"replicas": 4, "template": pods}, {}]});
+    let group = json!({"replicas": 2, "numOfHosts": 2, "template": pods});
+    let cluster = json!({"headGroupSpec": {"template": pods}, "workerGroupSpecs": [group, {}]});
     assert_eq!(
         found("ray.io/v1", "RayCluster", cluster.clone()),
         Ok(texts(&[

@@ -84,6 +84,13 @@ fn unmatched_names(pods: &[Value], copies: &[Value]) -> (Vec<String>, Vec<String
 fn a_copy_is_held_belongs_to_nobody_and_names_its_workload() {
     let mut placed = held("b");
     placed["spec"]["nodeName"] = json!("virtual");
+    for (field, value) in [
+        ("overhead", json!({"cpu": "250m"})),
+        ("preemptionPolicy", json!("Never")),
+        ("priority", json!(1000)),
+    ] {
+        placed["spec"][field] = value;
+    }
     let mut ended = held("c");
     ended["status"]["phase"] = json!("Failed");
     let pods = [held("a"), placed, ended, deleted(held("d"))];

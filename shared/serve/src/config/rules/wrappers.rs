@@ -2,6 +2,7 @@
 
 use roadstead_api::config::{AppWrapperConfig, Config};
 use roadstead_core::appwrapper::settings::Settings;
+use roadstead_kinds::rows::APP_WRAPPER;
 
 use super::super::Findings;
 
@@ -9,6 +10,17 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
     let Some(written) = &config.roadstead.app_wrapper else {
         return;
     };
+    // Why: only the webhooks of the integration check what a user wraps.
+    let name = APP_WRAPPER.framework;
+    if !config.integrations.frameworks.iter().any(|listed| listed == name) {
+        findings.add(
+            "appwrapper",
+            format!(
+                "integrations.frameworks does not list \"{name}\", so no webhook would check what users wrap; add \"{name}\" to \
+                 integrations.frameworks, or remove this section"
+            ),
+        );
+    }
     for (key, why) in app_wrapper_limits(written).problems() {
         findings.add(format!("appwrapper.faultTolerance.{key}"), why);
     }
