@@ -148,6 +148,7 @@ impl Site<'_> {
             RemoteAction::UpdateJob => self.update_job().await,
             RemoteAction::DeleteJob => self.delete_job().await,
             RemoteAction::SetPriority => self.set_priority().await,
+            RemoteAction::LookForNeeds => self.look_for_needs().await,
             RemoteAction::RequestStop { message } => self.request_stop(&message).await,
         }
     }
@@ -198,6 +199,18 @@ impl Site<'_> {
             }
             Written::Unclear(why) => self.offer_elsewhere(Miss::Error, &why),
         }
+    }
+
+    /// Looks whether this worker still lacks what the job names; if not, the Workload becomes due and may be offered to it.
+    async fn look_for_needs(&self) -> Result<(), Failure> {
+        let lacking = self.lacking().await?;
+        if lacking.is_empty() {
+            self.d.memory.found(self.key, &self.remote.name);
+            self.d.due.add(self.key.clone(), Lane::New);
+        } else {
+            self.exclude(Cause::DependencyMissing, lacking.join(", "));
+        }
+        Ok(())
     }
 
     /// The objects that the job needs, that this worker is known to lack and that the manager cannot bring there.

@@ -223,7 +223,7 @@ impl Pass<'_> {
         if self.o.elsewhere.failed_on.contains(cluster) {
             return said(Reply::Failed, Cause::JobFailed.as_str());
         }
-        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
+        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.excludes(self.now)) {
             let words = with_cause(failure.cause.as_str(), &failure.detail);
             return said(Reply::Failed, &words);
         }
@@ -234,7 +234,7 @@ impl Pass<'_> {
             return said(Reply::Stopping, self.refusal(cluster));
         }
         let asked = self.plan.status.nominated.contains(cluster);
-        reply_of(copies, asked, self.may_yet_answer()).map_or_else(
+        reply_of(copies, asked, self.may_yet_answer(cluster)).map_or_else(
             || {
                 let (reply, detail) = self.unasked(cluster);
                 said(reply, &detail)
