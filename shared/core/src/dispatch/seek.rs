@@ -358,7 +358,11 @@ impl<'a> Pass<'a> {
             let cluster = (*cluster).clone();
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
-                Standing::Open(None) if !offered.contains(&cluster) => {
+                // Why also a cluster that was asked: every dispatcher but the one by capacity asks it, and its queue never answers.
+                Standing::Open(copy)
+                    if self.site(&cluster).room.closed_queue().is_some()
+                        || (copy.is_none() && !offered.contains(&cluster)) =>
+                {
                     let site = self.site(&cluster);
                     if matches!(site.room, Room::Closed(Closed::QueueMissing)) {
                         without_queue.push(cluster.clone());
