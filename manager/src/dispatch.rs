@@ -393,7 +393,7 @@ impl Dispatch {
         });
     }
 
-    /// Makes due every Workload with a check, because a MultiKueueConfig has added or removed a worker.
+    /// Makes due every Workload with a check, because its check may have gained or lost a worker.
     ///
     /// Why not as in `cluster_changed`: once the config has removed the worker, nothing shows which Workloads were offered to it.
     pub(crate) fn membership_changed(&self, name: &ClusterName) {

@@ -281,7 +281,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     });
     ring_on_wishes(&federation, changed.clone());
     let members = Arc::new(Dirty::default());
-    federation.ring_on_configs(members.clone());
+    federation.ring_on_members(members.clone());
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     list_secrets(&secrets, own, tasks, stop);
