@@ -12,6 +12,8 @@ use crate::queue::{Check, LocalQueue, QueueRef, Selector, StopPolicy, Strategy};
 use crate::status::{CheckPhase, CheckState, Requeue};
 use crate::workload::{Operator, Requirement, Workload};
 
+mod pause;
+
 fn more_needed(name: &str, cpu: i64) -> String {
     format!(
         "{name}: WaitingForQuota couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor \
@@ -613,52 +615,6 @@ fn the_next_flavor_is_used_when_the_first_is_full() {
         (world.flavor_of("user"), world.flavor_of("a")),
         ("default".to_owned(), "f2".to_owned())
     );
-}
-
-/// Spec: design (the administrator's pause).
-#[test]
-fn nothing_is_admitted_before_the_start_is_told_or_while_paused() {
-    let mut state = State::new(Settings::default());
-    state.apply(Event::Workload(Box::new(asks("a", 1, 1))), at(1));
-    assert_eq!(state.cycle(at(1)), []);
-    assert!(!state.has_work());
-
-    let mut world = World::new(cores(4));
-    world.tell(Event::Paused(Pace::Paused));
-    world.put(asks("a", 1, 1));
-    let paused = "AdmissionPaused Admission is paused by the administrator (admission.paused)";
-    assert_eq!(world.run(), [format!("a: {paused}")]);
-    assert_eq!(world.run(), [""; 0], "it is told once");
-    world.tell(Event::Paused(Pace::Running));
-    assert_eq!(world.run(), ["a: reserved"]);
-}
-
-/// Spec: design (the administrator's pause); deviations (admission-engine 1.1).
-#[test]
-fn what_waits_is_told_when_admission_pauses_and_when_it_goes_on() {
-    let mut world = strict(1);
-    for (name, at) in [("a", 1), ("b", 2), ("c", 3)] {
-        world.put(asks(name, at, 1));
-    }
-    world.run();
-    world.tell(Event::Paused(Pace::Paused));
-    let told = world.run();
-    let is_told = |name: &str| {
-        told.iter()
-            .any(|line| line.starts_with(&format!("{name}: AdmissionPaused")))
-    };
-    assert!(is_told("b") && is_told("c") && !is_told("a"), "{told:?}");
-    world.tell(Event::Paused(Pace::Running));
-    let told = world.run();
-    assert!(
-        told.iter().any(|line| line.starts_with("c: PendingEvaluation")),
-        "{told:?}"
-    );
-
-    let mut elsewhere = World::new(cores(4));
-    elsewhere.tell(Event::Paused(Pace::Elsewhere));
-    elsewhere.put(asks("a", 1, 1));
-    assert_eq!(elsewhere.run(), [""; 0], "the other process says why");
 }
 
 /// A call of `cycle` is bounded, however many workloads wait.
