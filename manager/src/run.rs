@@ -310,12 +310,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn("collection", leading(collection.boxed()));
     }
-    tasks.spawn(
-        "unknown workloads",
-        plan_once_known(dispatch.clone(), stop.clone()),
-    );
-    let following = follow_clusters(dispatch.clone(), (changed, members), stop.clone());
-    tasks.spawn("changes of clusters", following);
+    follow_changes(&dispatch, (changed, members), tasks, stop);
     dispatch
 }
 
@@ -389,6 +384,13 @@ fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
             bell.mark(ClusterName::from(&*change.key.name));
         }
     });
+}
+
+fn follow_changes(dispatch: &Dispatch, bells: (Bell, Bell), tasks: &mut Tasks, stop: &CancellationToken) {
+    let planning = plan_once_known(dispatch.clone(), stop.clone());
+    tasks.spawn("unknown workloads", planning);
+    let following = follow_clusters(dispatch.clone(), bells, stop.clone());
+    tasks.spawn("changes of clusters", following);
 }
 
 /// Looks at the Workloads that could not be planned before the federation was listed.
