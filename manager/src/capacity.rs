@@ -38,11 +38,14 @@ const OURS: &str = "roadstead-";
 pub(crate) struct Queues {
     pub(crate) clusters: Arc<Cache<ClusterQueue>>,
     pub(crate) locals: Arc<Cache<LocalQueue>>,
-    views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
+    views: Arc<RwLock<Views>>,
     kin: AtomicU8,
     /// Whether all queues were listed at least once.
     listed: AtomicBool,
 }
+
+/// The ClusterQueues of a worker by name.
+type Views = BTreeMap<String, Arc<QueueView>>;
 
 /// What the limits of a worker say about one Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ pub(crate) enum Kin {
 impl Queues {
     pub(crate) fn new() -> Self {
         let (clusters, views) = (Cache::<ClusterQueue>::new(), Arc::new(RwLock::default()));
-        let parsed: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>> = views.clone();
+        let parsed: Arc<RwLock<Views>> = views.clone();
         clusters.listen(move |change| {
             let name = change.key.name.to_string();
             let mut parsed = parsed.write().unwrap_or_else(PoisonError::into_inner);
@@ -173,23 +176,47 @@ impl Queues {
         ceiling::shortage(&view.queue, workload).map_or(Limit::MayFit, Limit::Short)
     }
 
+    /// Whether the queues of the worker can be read at present.
+    fn are_known(&self) -> bool {
+        self.clusters.is_live() && self.locals.is_live()
+    }
+
+    /// Why the queue behind a LocalQueue takes nothing; `None` if it may take something, or if that is not known.
+    pub(crate) fn closed(&self, local: &Key) -> Option<Closed> {
+        if !self.are_known() {
+            return None;
+        }
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        self.open(local, &views).err()
+    }
+
+    /// The name and the state of the ClusterQueue behind a LocalQueue.
+    ///
+    /// *Errors*: why that queue takes nothing.
+    fn open<'a>(&self, local: &Key, views: &'a Views) -> Result<(&'a String, &'a QueueView), Closed> {
+        let queue = self.locals.get(local).ok_or(Closed::QueueMissing)?;
+        if queue.spec.stop_policy != roadstead_api::kueue::v1beta2::StopPolicy::None {
+            return Err(Closed::QueueStopped);
+        }
+        let name = &queue.spec.cluster_queue;
+        let (name, view) = views
+            .get_key_value(name)
+            .ok_or_else(|| Closed::ClusterQueueMissing { name: name.clone() })?;
+        if view.is_stopped() {
+            return Err(Closed::QueueStopped);
+        }
+        Ok((name, view))
+    }
+
     /// What the queue behind a LocalQueue could take. `coming` says what was sent to a ClusterQueue lately.
     pub(crate) fn room(&self, local: &Key, asked: &Amounts, coming: impl FnOnce(&str) -> Amounts) -> Room {
-        if !self.clusters.is_live() || !self.locals.is_live() {
+        if !self.are_known() {
             return Room::Unknown;
         }
-        let Some(queue) = self.locals.get(local) else {
-            return Room::Closed(Closed::QueueMissing);
-        };
-        if queue.spec.stop_policy != roadstead_api::kueue::v1beta2::StopPolicy::None {
-            return Room::Closed(Closed::QueueStopped);
-        }
-        let name = queue.spec.cluster_queue.as_str();
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(view) = views.get(name) else {
-            return Room::Closed(Closed::ClusterQueueMissing {
-                name: name.to_owned(),
-            });
+        let (name, view) = match self.open(local, &views) {
+            Ok(open) => open,
+            Err(why) => return Room::Closed(why),
         };
         let spare = view.queue.cohort.as_ref().map(|cohort| {
             let others = views.iter().filter(|(other, view)| {
@@ -237,6 +264,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
+    use roadstead_core::dispatch::capacity::Closed;
     use roadstead_core::name::Key;
     use serde_json::{Value, from_value, json};
 
@@ -300,6 +328,32 @@ mod tests {
             queues.locals.observe(queue);
             assert_eq!(rang(), wanted, "local: {what}");
         }
+    }
+
+    /// Spec: multikueue 4.4
+    #[test]
+    fn a_queue_that_is_missing_or_stopped_takes_nothing_and_what_is_not_known_says_nothing() {
+        let queues = Queues::new();
+        let (name, to) = (Key::new("ns", "team"), json!({"clusterQueue": "team"}));
+        assert_eq!(queues.closed(&name), None, "they are not listed");
+        let why = || {
+            let views = queues.views.read().unwrap();
+            queues.open(&name, &views).err()
+        };
+        assert_eq!(why(), Some(Closed::QueueMissing));
+        queues.locals.observe(local(1, &to, 0));
+        let team = "team".to_owned();
+        assert_eq!(why(), Some(Closed::ClusterQueueMissing { name: team }));
+        queues.clusters.observe(cluster(2, &json!({}), &json!({})));
+        assert_eq!(why(), None);
+        queues
+            .clusters
+            .observe(cluster(3, &json!({"stopPolicy": "Hold"}), &json!({})));
+        assert_eq!(why(), Some(Closed::QueueStopped));
+        queues.clusters.observe(cluster(4, &json!({}), &json!({})));
+        let stopped = json!({"clusterQueue": "team", "stopPolicy": "Hold"});
+        queues.locals.observe(local(5, &stopped, 0));
+        assert_eq!(why(), Some(Closed::QueueStopped));
     }
 
     /// Spec: multikueue 4.3

@@ -101,9 +101,21 @@ impl Federation {
             .collect()
     }
 
-    /// Marks each cluster that a MultiKueueConfig has added or removed. Why: this decides where Workloads may go, including those
-    /// that wait already, and no other event reports it (`spec/multikueue.md 3.16`).
-    pub(crate) fn ring_on_configs(&self, bell: Arc<Dirty<ClusterName>>) {
+    /// Marks each cluster that a check of ours has gained or lost: its MultiKueueConfig was changed, or the check names another one.
+    /// Why: this decides where Workloads may go, including those that wait already, and no other event reports it
+    /// (`spec/multikueue.md 3.16`).
+    pub(crate) fn ring_on_members(&self, bell: Arc<Dirty<ClusterName>>) {
+        let (this, rung) = (self.clone(), bell.clone());
+        self.checks.listen(move |change| {
+            let clusters = |check: Option<&Arc<AdmissionCheck>>| -> BTreeSet<ClusterName> {
+                let ours = check.filter(|check| check.spec.controller_name == controllers::MULTIKUEUE);
+                let named = ours.and_then(|check| this.clusters_of(check).ok());
+                named.into_iter().flatten().collect()
+            };
+            for name in clusters(change.old).symmetric_difference(&clusters(change.new)) {
+                rung.mark(name.clone());
+            }
+        });
         self.configs.listen(move |change| {
             for name in taken_in_or_let_go(change) {
                 bell.mark(name);
@@ -245,12 +257,42 @@ mod tests {
         assert_eq!(federation.checks_with(&"c".into()), BTreeSet::new());
     }
 
+    /// Spec: multikueue 3.16
+    #[tokio::test]
+    async fn what_waits_is_looked_at_when_a_check_names_another_config() {
+        let federation = federation();
+        let named = |name: &str, clusters: &[&str]| {
+            let mut config = MultiKueueConfig::clone(&config(1, clusters));
+            config.metadata.name = Some(name.to_owned());
+            config
+        };
+        federation.configs.observe(named("old", &["a", "b"]));
+        federation.configs.observe(named("new", &["b", "c"]));
+        let bell = Arc::new(Dirty::default());
+        federation.ring_on_members(bell.clone());
+        let rung = |version: u32, config: &str| {
+            let parameters =
+                json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": config});
+            let metadata = json!({"name": "mk", "resourceVersion": version.to_string()});
+            let spec = json!({"controllerName": controllers::MULTIKUEUE, "parameters": parameters});
+            federation
+                .checks
+                .observe(from_value(json!({"metadata": metadata, "spec": spec})).unwrap());
+            let names = bell.take_now();
+            names.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(rung(1, "old"), ["a", "b"]);
+        assert_eq!(rung(2, "old"), [""; 0], "only its status has changed");
+        assert_eq!(rung(3, "new"), ["a", "c"]);
+        assert_eq!(rung(4, "none"), ["b", "c"]);
+    }
+
     /// Spec: multikueue 3.16, 11.39, 11.40
     #[tokio::test]
     async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {
         let federation = federation();
         let bell = Arc::new(Dirty::default());
-        federation.ring_on_configs(bell.clone());
+        federation.ring_on_members(bell.clone());
         let rung = |now: Option<&MultiKueueConfig>| {
             match now {
                 Some(now) => federation.configs.observe(now.clone()),

@@ -14,6 +14,7 @@ mod owning;
 mod read;
 pub(crate) mod results;
 mod together;
+mod unknown;
 pub(crate) mod virtual_nodes;
 mod words;
 mod write;
@@ -21,7 +22,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::Client;
 use roadstead_api::config::{
     DEFAULT_STEP_SIZE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate,
@@ -51,10 +52,8 @@ use crate::remote::registry::Registry;
 use crate::steps::Steps;
 
 pub(crate) use memory::Memory;
+pub(crate) use unknown::Unknown;
 pub(crate) use write::run;
-
-/// When to look again while the federation is not known yet.
-const UNKNOWN_PAUSE: SignedDuration = SignedDuration::from_millis(200);
 
 /// Everything that a decision about a Workload needs.
 #[derive(Clone)]
@@ -80,6 +79,8 @@ pub(crate) struct Dispatch {
     pub(crate) may_forward: bool,
     /// The workers that failed lately.
     pub(crate) memory: Arc<Memory>,
+    /// Workloads to look at once the federation is known.
+    pub(crate) unknown: Arc<Unknown>,
     /// Local Workloads to look at.
     pub(crate) due: Arc<Queue<Key>>,
     /// Local jobs to look at.
@@ -107,13 +108,13 @@ pub(crate) struct Dispatch {
 impl Checks for Dispatch {
     fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
         let knows_everything = self.knows_everything();
+        if !knows_everything {
+            self.wait_until_known(&pass.workload.key, pass.stored);
+        }
+        // Why no wake-up for an unknown kind of jobs: once its jobs are listed, their Workloads become due.
         if !knows_everything || !self.knows_jobs_like(pass.stored) {
             dispatch::hold(&roadstead_convert::workload(pass.stored).status, status);
-            return Follow {
-                // Why no wake-up for an unknown kind of jobs: once its jobs are listed, their Workloads become due.
-                wake_at: now.checked_add(UNKNOWN_PAUSE).ok().filter(|_| !knows_everything),
-                ..Follow::default()
-            };
+            return Follow::default();
         }
         // Why in this pass: when the last object of this Workload leaves a worker, for whatever reason, the Workload becomes due.
         self.memory.forget_refusals(&pass.workload.key, |cluster| {
@@ -392,7 +393,7 @@ impl Dispatch {
         });
     }
 
-    /// Makes due every Workload with a check, because a MultiKueueConfig has added or removed a worker.
+    /// Makes due every Workload with a check, because its check may have gained or lost a worker.
     ///
     /// Why not as in `cluster_changed`: once the config has removed the worker, nothing shows which Workloads were offered to it.
     pub(crate) fn membership_changed(&self, name: &ClusterName) {

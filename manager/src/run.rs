@@ -242,6 +242,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         may_forward: forwards(&config),
         may_choose: !config.multi_kueue.names_dispatcher,
         memory: Arc::new(Memory::default()),
+        unknown: Arc::default(),
         due: engine.workloads_due.clone(),
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
@@ -281,7 +282,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     });
     ring_on_wishes(&federation, changed.clone());
     let members = Arc::new(Dirty::default());
-    federation.ring_on_configs(members.clone());
+    federation.ring_on_members(members.clone());
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     list_secrets(&secrets, own, tasks, stop);
@@ -309,8 +310,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn("collection", leading(collection.boxed()));
     }
-    let following = follow_clusters(dispatch.clone(), (changed, members), stop.clone());
-    tasks.spawn("changes of clusters", following);
+    follow_changes(&dispatch, (changed, members), tasks, stop);
     dispatch
 }
 
@@ -384,6 +384,19 @@ fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
             bell.mark(ClusterName::from(&*change.key.name));
         }
     });
+}
+
+fn follow_changes(dispatch: &Dispatch, bells: (Bell, Bell), tasks: &mut Tasks, stop: &CancellationToken) {
+    let planning = plan_once_known(dispatch.clone(), stop.clone());
+    tasks.spawn("unknown workloads", planning);
+    let following = follow_clusters(dispatch.clone(), bells, stop.clone());
+    tasks.spawn("changes of clusters", following);
+}
+
+/// Looks at the Workloads that could not be planned before the federation was listed.
+async fn plan_once_known(dispatch: Dispatch, stop: CancellationToken) {
+    let sources = dispatch.sources();
+    dispatch.unknown.run(sources, &dispatch.due, stop).await;
 }
 
 /// Looks again at every Workload of a worker that came or went, or that a config has taken in or let go.

@@ -62,6 +62,7 @@ pub(super) fn sites(
                     d.ledger.coming((&name, queue), &workload.key, now)
                 }),
             },
+            (None, Some(remote)) if seeks => remote.queues.closed(&queue).map_or(Room::Unknown, Room::Closed),
             (None, _) | (_, None) => Room::Unknown,
         };
         let is_given_up = { remote.as_ref().zip(cluster.as_ref()) }

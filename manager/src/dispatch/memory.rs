@@ -39,8 +39,17 @@ pub(crate) struct Memory {
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
-/// How often each cluster failed one Workload, and the last time.
-type Failures = BTreeMap<ClusterName, (u32, Failure)>;
+/// What each cluster failed in for one Workload.
+type Failures = BTreeMap<ClusterName, Failed>;
+
+#[derive(Debug)]
+struct Failed {
+    /// How often the cluster failed the Workload.
+    times: u32,
+    last: Failure,
+    /// Whether that failure is over before its time. Its number is kept: the next failure pauses longer.
+    is_mended: bool,
+}
 
 impl Memory {
     /// Remembers a failure, unless that cluster is excluded for the same cause already. Returns whether it was remembered.
@@ -58,8 +67,10 @@ impl Memory {
         }
         let by_cluster = all.entry(key.clone()).or_default();
         let times = match by_cluster.get(cluster) {
-            Some((_, failure)) if failure.until > now && failure.cause == cause => return false,
-            Some((times, failure)) if now < later(failure.until, FORGIVEN_AFTER) => times.saturating_add(1),
+            Some(Failed { last, .. }) if last.until > now && last.cause == cause => return false,
+            Some(Failed { times, last, .. }) if now < later(last.until, FORGIVEN_AFTER) => {
+                times.saturating_add(1)
+            }
             Some(_) | None => 1,
         };
         let longest = if cause == Cause::DependencyMissing {
@@ -69,10 +80,27 @@ impl Memory {
         };
         let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(longest);
         let until = later(now, pause);
-        let failure = Failure { until, cause, detail };
-        tracing::info!(workload = %key, %cluster, reason = cause.as_str(), "no candidate for now: {}", told(cluster, &failure));
-        by_cluster.insert(cluster.clone(), (times, failure));
+        let last = Failure { until, cause, detail };
+        tracing::info!(workload = %key, %cluster, reason = cause.as_str(), next_try = %until, "no candidate for now: {}", told(cluster, &last));
+        let is_mended = false;
+        by_cluster.insert(
+            cluster.clone(),
+            Failed {
+                times,
+                last,
+                is_mended,
+            },
+        );
         true
+    }
+
+    /// Remembers that a cluster has by now what it lacked for a Workload, so that it is a candidate again.
+    pub(crate) fn found(&self, key: &Key, cluster: &ClusterName) {
+        let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = all.get_mut(key).and_then(|by| by.get_mut(cluster));
+        if let Some(failed) = failed.filter(|failed| failed.last.cause == Cause::DependencyMissing) {
+            failed.is_mended = true;
+        }
     }
 
     /// When the round under way began for a Workload.
@@ -178,13 +206,10 @@ impl Memory {
 
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
         let all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key)
-            .map(|by| {
-                by.iter()
-                    .map(|(cluster, (_, failure))| (cluster.clone(), failure.clone()))
-                    .collect()
-            })
-            .unwrap_or_default()
+        { all.get(key).into_iter().flatten() }
+            .filter(|(_, failed)| !failed.is_mended)
+            .map(|(cluster, failed)| (cluster.clone(), failed.last.clone()))
+            .collect()
     }
 
     pub(crate) fn forget(&self, key: &Key) {
@@ -209,7 +234,6 @@ fn told(cluster: &ClusterName, failure: &Failure) -> String {
         cluster: cluster.clone(),
         cause: failure.cause,
         detail: failure.detail.clone(),
-        until: Some(failure.until),
     };
     format!("{waiting}; {}", waiting.next_step())
 }
@@ -341,6 +365,24 @@ mod tests {
         assert_eq!(memory.of(&key).len(), 1);
         memory.forget(&key);
         assert!(memory.of(&key).is_empty());
+    }
+
+    /// Spec: experience 5
+    #[test]
+    fn a_cluster_that_has_what_it_lacked_is_a_candidate_and_its_next_failure_pauses_longer() {
+        let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));
+        let start = Timestamp::UNIX_EPOCH;
+        let lacks = |now| memory.failed(&key, &east, Cause::DependencyMissing, "Secret".to_owned(), now);
+        lacks(start);
+        memory.found(&key, &east);
+        assert!(memory.of(&key).is_empty());
+        let again = start + SignedDuration::from_secs(10);
+        assert!(lacks(again));
+        let next = memory.of(&key)[&east].until;
+        assert_eq!(next, again + SignedDuration::from_secs(20));
+        memory.failed(&key, &east, Cause::NameConflict, String::new(), next);
+        memory.found(&key, &east);
+        assert_eq!(memory.of(&key).len(), 1, "another failure stays");
     }
 
     /// Spec: multikueue 3.7

@@ -113,7 +113,7 @@ fn takes(d: &Dispatch, key: &Key, cluster: &ClusterName) -> bool {
     let Some(stored) = d.federation.clusters.named(cluster.as_str()) else {
         return false;
     };
-    let has_failed = |failure: &Failure| failure.until > (d.clock)();
+    let has_failed = |failure: &Failure| failure.excludes((d.clock)());
     let is_well = d.registry.get(cluster).is_some_and(|remote| {
         remote.lost_since().is_none() && state_on(&remote, Some(&rows::POD)) != KindState::NotServed
     });

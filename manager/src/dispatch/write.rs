@@ -3,6 +3,7 @@
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. While it is unknown what is
 //! stored, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
+mod lacking;
 mod later;
 mod priority;
 
@@ -33,19 +34,20 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::carry::Carrier;
 use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::{Remote, needs};
+use crate::remote::Remote;
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
 
 /// How long a worker may take to answer a creation before the Workload is offered to another worker.
 const OFFER_MAX: Duration = Duration::from_secs(5);
-/// When to look again while the federation is not known yet.
+/// When to look again while the federation is not listed, if the Workload does not become due earlier.
+const UNLISTED_PAUSE: Duration = Duration::from_secs(30);
+/// When to look again while the local jobs of a kind are not listed yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
 /// When to look again while the result of a write of the Workload is unknown. The watch usually shows the stored object earlier.
 const UNSURE_PAUSE: Duration = Duration::from_secs(1);
@@ -65,8 +67,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let Some(client) = remote.client() else {
         return Outcome::Done;
     };
-    if let Some(pause) = unknown(d, key) {
-        return Outcome::NotYet(pause);
+    if let Some(outcome) = unknown(d, key) {
+        return outcome;
     }
     #[cfg(feature = "bugbank")]
     let _turn = if bug!(d.policy, HungBlocksAll) {
@@ -79,9 +81,9 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
         // Why before each action: the previous one may have taken long, and the Workload may have changed since.
-        let pause = unknown(d, key).or_else(|| (version() != planned).then_some(Duration::ZERO));
-        if let Some(pause) = pause {
-            return Outcome::NotYet(pause);
+        let is_outdated = || (version() != planned).then_some(Outcome::NotYet(Duration::ZERO));
+        if let Some(outcome) = unknown(d, key).or_else(is_outdated) {
+            return outcome;
         }
         let site = Site {
             d,
@@ -97,14 +99,18 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     Outcome::Done
 }
 
-/// When to look again while it is unknown what is stored; `None` if it is known. Either the caches are not listed, or the result
-/// of a write of this Workload is unknown: the stored Workload may name another worker than the cached one.
-fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
-    let knows_job = || { d.caches.workloads.get(key) }.is_none_or(|stored| d.knows_jobs_like(&stored));
-    if !d.knows_everything() || !knows_job() {
-        return Some(UNKNOWN_PAUSE);
+/// What to do while it is unknown what is stored; `None` if it is known. Either the caches are not listed, or the result of a write
+/// of this Workload is unknown: the stored Workload may name another worker than the cached one.
+fn unknown(d: &Dispatch, key: &Key) -> Option<Outcome> {
+    if !d.knows_everything() {
+        // Why a long pause: once the federation is known, the Workload becomes due, and with it this worker.
+        d.unknown.mark(key.clone());
+        return Some(Outcome::NotYet(UNLISTED_PAUSE));
     }
-    (d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly)).then_some(UNSURE_PAUSE)
+    if !{ d.caches.workloads.get(key) }.is_none_or(|stored| d.knows_jobs_like(&stored)) {
+        return Some(Outcome::NotYet(UNKNOWN_PAUSE));
+    }
+    (d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly)).then_some(Outcome::NotYet(UNSURE_PAUSE))
 }
 
 /// Where a refusal is reported.
@@ -148,6 +154,7 @@ impl Site<'_> {
             RemoteAction::UpdateJob => self.update_job().await,
             RemoteAction::DeleteJob => self.delete_job().await,
             RemoteAction::SetPriority => self.set_priority().await,
+            RemoteAction::LookForNeeds => self.look_for_needs().await,
             RemoteAction::RequestStop { message } => self.request_stop(&message).await,
         }
     }
@@ -198,36 +205,6 @@ impl Site<'_> {
             }
             Written::Unclear(why) => self.offer_elsewhere(Miss::Error, &why),
         }
-    }
-
-    /// The objects that the job needs, that this worker is known to lack and that the manager cannot bring there.
-    async fn lacking(&self) -> Result<Vec<String>, Failure> {
-        let Some((kind, job)) = &self.scene.local_job else {
-            return Ok(Vec::new());
-        };
-        let (named, namespace) = (job.with(|members| kind.needs(members)), &self.key.namespace);
-        let lacking = needs::lacking(self.client, namespace, named, &self.remote.unreadable).await;
-        if lacking.is_empty() {
-            return Ok(Vec::new());
-        }
-        match Carrier::with_consent(self.d, self.client, namespace).await? {
-            Some(carrier) => carrier.left(lacking).await,
-            None => Ok(lacking.iter().map(ToString::to_string).collect()),
-        }
-    }
-
-    /// Brings what the job needs and this worker lacks, if both namespaces consent. Returns what cannot be brought.
-    async fn bring_needs(&self, kind: &dyn JobKind, job: &CachedJob) -> Result<Vec<String>, Failure> {
-        let Some(carrier) = Carrier::with_consent(self.d, self.client, &self.key.namespace).await? else {
-            return Ok(Vec::new());
-        };
-        let copy = self
-            .remote
-            .workloads
-            .get(self.key)
-            .ok_or_else(|| Failure::passing("the copy of the workload is not known yet"))?;
-        let (needs, wants) = job.with(|members| (kind.needs(members), kind.wants(members)));
-        carrier.bring(needs, wants, &copy).await
     }
 
     /// Waits at most [`OFFER_MAX`] for the answer to a creation. As soon as the answer is late, the other Workloads that wait for

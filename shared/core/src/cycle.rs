@@ -107,7 +107,7 @@ impl State {
         self.spread_gains();
         self.tell_orders(now, &mut decisions);
         match self.pace {
-            Pace::Paused => {}
+            Pace::Paused | Pace::Elsewhere => {}
             Pace::Running => {
                 let mut heads = 0;
                 while heads < HEADS_PER_CYCLE {
@@ -213,6 +213,9 @@ impl State {
                         why: (queue.active.is_active()).then_some("the cohorts above it form a circle"),
                     });
                 }
+                if self.pace == Pace::Paused {
+                    return Some(Reason::AdmissionPaused);
+                }
                 // Why: a workload that is in the heap must not go on showing an obstacle that kept it out.
                 let outdated = queue.pending.in_heap(ticket) && shows_obstacle(record);
                 outdated.then_some(Reason::AwaitsTurn)
@@ -309,7 +312,8 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::LocalQueueMissing(_)
             | Reason::LocalQueueStopped(_)
             | Reason::QueueMissing(_)
-            | Reason::Gated(_) => true,
+            | Reason::Gated(_)
+            | Reason::AdmissionPaused => true,
             Reason::NoRoom { .. }
             | Reason::AwaitsVictims { .. }
             | Reason::AwaitsVictimsOfOthers
@@ -325,7 +329,7 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::AwaitsTurn => false,
         },
         (None, Some(c)) if c.truth == Truth::False => match c.reason.as_ref() {
-            "Suspended" | "AdmissionGated" => true,
+            "Suspended" | "AdmissionGated" | "AdmissionPaused" => true,
             "Misconfigured" => c.message.ends_with("doesn't exist") || c.message.ends_with(TAKEN_BACK[1]),
             _ => false,
         },

@@ -82,6 +82,8 @@ pub enum RemoteAction {
     DeleteJob,
     /// Copy priority class and priority onto the copy.
     SetPriority,
+    /// Look whether the cluster has by now the objects that the job names and that the cluster lacked.
+    LookForNeeds,
     /// Set condition `DeactivationTarget` on the copy, reason `EvictedOnManagerCluster`.
     RequestStop {
         /// Its message.
@@ -394,7 +396,7 @@ impl<'a> Pass<'a> {
             .o
             .failures
             .get(winner)
-            .filter(|failure| failure.until > self.now)
+            .filter(|failure| !failure.is_over(self.now))
         {
             // Unlike the anchor: there a refused creation is retried on the same worker for ever (`spec/multikueue.md` 10.F21).
             Some(failure) => {

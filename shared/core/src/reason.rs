@@ -32,6 +32,10 @@ pub enum PendingReason {
     OnHold,
     /// An admission gate of another controller keeps it out of the queue.
     AdmissionGated,
+    /// The administrator has paused admission.
+    ///
+    /// Unlike the anchor: there admission cannot be paused.
+    AdmissionPaused,
 }
 
 impl PendingReason {
@@ -49,6 +53,7 @@ impl PendingReason {
             Self::PendingEvaluation => "PendingEvaluation",
             Self::OnHold => "OnHold",
             Self::AdmissionGated => "AdmissionGated",
+            Self::AdmissionPaused => "AdmissionPaused",
         }
     }
 }
@@ -117,6 +122,8 @@ pub enum Reason {
     QueueMissing(ClusterQueueName),
     /// Gates of other controllers keep it out of the queue; these are their names.
     Gated(String),
+    /// The administrator has paused admission.
+    AdmissionPaused,
 }
 
 impl Reason {
@@ -137,6 +144,7 @@ impl Reason {
             | Self::QueueMissing(_) => PendingReason::Misconfigured,
             Self::QueueInactive { .. } | Self::LocalQueueStopped(_) => PendingReason::Suspended,
             Self::Gated(_) | Self::PreemptionGated => PendingReason::AdmissionGated,
+            Self::AdmissionPaused => PendingReason::AdmissionPaused,
         }
     }
 }
@@ -177,6 +185,7 @@ impl fmt::Display for Reason {
             Self::LocalQueueStopped(name) => write!(f, "LocalQueue {name} is inactive"),
             Self::QueueMissing(name) => write!(f, "ClusterQueue {name} doesn't exist"),
             Self::Gated(gates) => write!(f, "Admission is gated by: {gates}"),
+            Self::AdmissionPaused => f.write_str("Admission is paused by the administrator (admission.paused)"),
         }
     }
 }

@@ -81,6 +81,8 @@ pub enum Pace {
     Running,
     /// Nothing new is admitted; everything else goes on.
     Paused,
+    /// Another process admits: this one admits nothing, and leaves it to the other to say why a workload waits.
+    Elsewhere,
 }
 
 /// A change outside of the state.
@@ -399,7 +401,7 @@ impl State {
                 }
             }
             Event::ReserveFailed { key, uid } => self.forget_decisions(&key, &uid, now),
-            Event::Paused(pace) => self.pace = pace,
+            Event::Paused(pace) => self.set_pace(pace),
             Event::Synced => self.synced = true,
         }
     }
@@ -444,9 +446,18 @@ impl State {
             .min()
     }
 
-    /// Whether the administrator has paused admission.
-    pub fn is_paused(&self) -> bool {
-        self.pace == Pace::Paused
+    /// Whether workloads are admitted.
+    pub const fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn set_pace(&mut self, pace: Pace) {
+        if self.pace != pace {
+            self.pace = pace;
+            let queues = { self.clusters.iter() }.filter_map(|(_, _, cluster)| cluster.queue.as_ref());
+            self.unexplained
+                .extend(queues.flat_map(|queue| queue.pending.ids()));
+        }
     }
 
     /// Whether another cycle would have something to do right now.

@@ -109,7 +109,6 @@ impl<K: Ord + Clone, I: Id, V> Table<K, I, V> {
     }
 
     /// All things in the order of their names.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, I, &V)> {
         self.ids
             .iter()

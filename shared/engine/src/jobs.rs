@@ -5,6 +5,7 @@
 //! Invariant: it never writes a Workload's status; it asks the workload reconciler for that ([`crate::workloads::Requests`]). So
 //! the two never race for one object.
 
+mod children;
 mod priority;
 mod read;
 mod write;
@@ -135,49 +136,6 @@ impl Jobs {
                 }
             }
         });
-    }
-
-    /// Makes child jobs due whenever their parent job or its Workload changes. Children follow their parent, and nothing on them
-    /// shows that the parent was started or stopped.
-    fn listen_for_children(&self) {
-        let position = |framework: &str| {
-            let mut kinds = self.caches.jobs.iter();
-            kinds.position(|jobs| jobs.kind.kind().framework == framework && !jobs.has_groups())
-        };
-        for parents in self.caches.jobs.iter() {
-            let Some(kind) = parents.kind.kind().implies.and_then(position) else {
-                continue;
-            };
-            let (due, caches) = (self.due.clone(), self.caches.clone());
-            let wake = Arc::new(move |uid: &str| {
-                let Some(children) = caches.jobs.get(kind) else {
-                    return;
-                };
-                let is_child = |child: &DynamicObject| child.owner_references().iter().any(|o| o.uid == uid);
-                for child in children.objects.all().iter().filter(|child| is_child(child)) {
-                    let key = children.key_of(child);
-                    due.add(JobRef { kind, key }, Lane::Placed);
-                }
-            });
-            let of_parent = wake.clone();
-            parents.objects.listen(move |change| {
-                if let Some(uid) = change.new.and_then(|parent| parent.metadata.uid.as_deref()) {
-                    of_parent(uid);
-                }
-            });
-            // Why the Workloads of the parents too: they decide whether the children run, and they change after the parent.
-            let of_kind = parents.kind.kind().kind;
-            self.caches.workloads.listen(move |change| {
-                let owners = change
-                    .new
-                    .into_iter()
-                    .flat_map(|workload| workload.owner_references());
-                // Why by kind first: a search of all children for each Workload would cost too much.
-                for owner in owners.filter(|owner| owner.kind == of_kind) {
-                    wake(&owner.uid);
-                }
-            });
-        }
     }
 
     /// Makes a job due whenever an object changes that its controller made for it.

@@ -33,9 +33,14 @@ pub(crate) fn state(config: &Config, controllers: &BTreeSet<&'static str>, clock
         },
         past_usage: past_usage(config),
     });
-    if config.roadstead.admission_paused || !controllers.contains("admission") {
-        state.apply(Event::Paused(Pace::Paused), clock());
-    }
+    let pace = if !controllers.contains("admission") {
+        Pace::Elsewhere
+    } else if config.roadstead.admission_paused {
+        Pace::Paused
+    } else {
+        Pace::Running
+    };
+    state.apply(Event::Paused(pace), clock());
     state
 }
 
@@ -107,12 +112,12 @@ mod tests {
     fn without_controller_admission_nothing_new_is_admitted() {
         let clock: Clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
         let mut config = Config::without_file("ns");
-        let paused = |config: &Config, controllers: &[&'static str]| {
-            state(config, &controllers.iter().copied().collect(), &clock).is_paused()
+        let pace = |config: &Config, controllers: &[&'static str]| {
+            state(config, &controllers.iter().copied().collect(), &clock).pace()
         };
-        assert!(!paused(&config, &["admission", "core"]));
-        assert!(paused(&config, &["core"]));
+        assert_eq!(pace(&config, &["admission", "core"]), Pace::Running);
+        assert_eq!(pace(&config, &["core"]), Pace::Elsewhere);
         config.roadstead.admission_paused = true;
-        assert!(paused(&config, &["admission"]));
+        assert_eq!(pace(&config, &["admission"]), Pace::Paused);
     }
 }

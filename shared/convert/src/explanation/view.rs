@@ -297,6 +297,10 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         "Misconfigured" | "NoMatchingFlavor" | "Suspended" | "OnHold" | "Inadmissible" => {
             look(&quota.message, queue, &workload.namespace().unwrap_or_default())
         }
+        "AdmissionPaused" => {
+            "nothing for the user; the administrator sets admission.paused to false in the configuration file and restarts Roadstead"
+                .to_owned()
+        }
         "AdmissionGated" => "the user or controller who set the gate must remove it".to_owned(),
         _ => format!("wait, or see which workloads use the quota behind LocalQueue \"{queue}\""),
     };

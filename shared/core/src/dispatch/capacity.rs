@@ -77,6 +77,29 @@ pub enum Closed {
     },
 }
 
+impl Room {
+    /// Why the queue takes nothing, as its own objects show; a worker that does not answer is no such reason.
+    pub(super) fn closed_queue(&self) -> Option<&Closed> {
+        match self {
+            Self::Closed(
+                why @ (Closed::QueueMissing | Closed::ClusterQueueMissing { .. } | Closed::QueueStopped),
+            ) => Some(why),
+            Self::Closed(Closed::NotAnswering { .. })
+            | Self::Unknown
+            | Self::Fits { .. }
+            | Self::Full { .. }
+            | Self::TooLarge => None,
+        }
+    }
+}
+
+impl QueueView {
+    /// Whether the ClusterQueue takes nothing: it is stopped, inactive or being deleted.
+    pub fn is_stopped(&self) -> bool {
+        self.queue.stop != StopPolicy::None || self.queue.terminating || !self.active
+    }
+}
+
 impl Closed {
     /// The reason token that users search for.
     pub const fn as_str(&self) -> &'static str {
@@ -152,8 +175,7 @@ pub fn spare<'a>(others: impl IntoIterator<Item = &'a QueueView>) -> Usage {
 
 /// What the queue could take. `spare` is what its cohort could lend. `coming` is what was sent to this worker and is not in its report yet.
 pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) -> Room {
-    let stopped = view.queue.stop != StopPolicy::None || view.queue.terminating || !view.active;
-    if stopped {
+    if view.is_stopped() {
         return Room::Closed(Closed::QueueStopped);
     }
     let is_covered = |resource| { view.queue.groups.iter() }.any(|group| group.covered.contains(resource));

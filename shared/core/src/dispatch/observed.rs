@@ -34,7 +34,7 @@ pub struct Observed<'a> {
     /// that holds an object of the Workload or that its status names. A named cluster that is missing both here and in `clusters` was
     /// deleted.
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
-    /// Clusters that failed this Workload lately. Expired entries are ignored.
+    /// Clusters that failed this Workload lately; [`Failure::excludes`] says which of them are no candidates.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
     /// The error of each cluster that refused to delete an object of this Workload, and has not deleted it since.
     pub refusals: &'a BTreeMap<ClusterName, String>,
@@ -523,10 +523,23 @@ impl Cause {
 /// A remembered failure: the cluster is no candidate before `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// When the cluster may be tried again.
+    /// When the cluster may be tried again. If it lacks an object: when it is looked at again.
     pub until: Timestamp,
     /// What went wrong.
     pub cause: Cause,
     /// The error or message behind the cause; may be empty.
     pub detail: String,
+}
+
+impl Failure {
+    /// Whether the cluster is no candidate at `now`. Why a lacking object excludes it after `until` too: the manager looks for the
+    /// object before it offers the Workload again, so a Workload that still lacks it costs no write.
+    pub fn excludes(&self, now: Timestamp) -> bool {
+        !self.is_over(now) || self.cause == Cause::DependencyMissing
+    }
+
+    /// Whether the time of this failure is over at `now`.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.until <= now
+    }
 }

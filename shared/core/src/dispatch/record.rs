@@ -37,7 +37,7 @@ pub enum Reply {
     NotAsked,
     /// It takes nothing new: an administrator has cordoned it.
     Cordoned,
-    /// Its queue cannot take it, as the queue itself shows, so it was not asked.
+    /// Its queue cannot take it, as the queue itself shows.
     NotSuitable,
     /// It does not serve the kind of the job, so it was not asked.
     NotServed,
@@ -223,7 +223,7 @@ impl Pass<'_> {
         if self.o.elsewhere.failed_on.contains(cluster) {
             return said(Reply::Failed, Cause::JobFailed.as_str());
         }
-        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
+        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.excludes(self.now)) {
             let words = with_cause(failure.cause.as_str(), &failure.detail);
             return said(Reply::Failed, &words);
         }
@@ -233,8 +233,12 @@ impl Pass<'_> {
         if copies.our_job().is_some() && self.plan.status.cluster.as_ref() != Some(cluster) {
             return said(Reply::Stopping, self.refusal(cluster));
         }
+        let has_quota = { copies.our_workload() }.is_some_and(|w| w.answer == Answer::Reserved);
+        if let Some(why) = self.site(cluster).room.closed_queue().filter(|_| !has_quota) {
+            return said(Reply::NotSuitable, &why.to_string());
+        }
         let asked = self.plan.status.nominated.contains(cluster);
-        reply_of(copies, asked, self.may_yet_answer()).map_or_else(
+        reply_of(copies, asked, self.may_yet_answer(cluster)).map_or_else(
             || {
                 let (reply, detail) = self.unasked(cluster);
                 said(reply, &detail)

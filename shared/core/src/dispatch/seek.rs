@@ -68,14 +68,24 @@ impl<'a> Pass<'a> {
             self.plan.status.nominated.clone_from(&offered);
         }
         self.spread(&offered, obstacle.is_some());
+        if obstacle.is_none() {
+            self.look_for_needs(&listed);
+        }
         let waiting = obstacle
             .or_else(|| self.not_offered(&offered))
             .unwrap_or_else(|| self.top_reason(&listed, &offered));
-        let patient = self.may_yet_answer();
-        if patient && let Some(until) = self.patience() {
+        let ends = self
+            .o
+            .clusters
+            .iter()
+            .filter_map(|cluster| self.patience_with(cluster));
+        if let Some(until) = { ends.chain(self.patience()) }
+            .filter(|until| *until > self.now)
+            .min()
+        {
             self.wake(until);
         }
-        if is_settled(&waiting, &listed, &offered, patient) {
+        if self.is_settled(&waiting, &listed, &offered) {
             self.set_check(check, CheckPhase::Pending, waiting.to_string());
         }
         self.plan.waiting = Some(waiting);
@@ -87,9 +97,28 @@ impl<'a> Pass<'a> {
         Some(later(reserved.since, ANSWER_WAIT))
     }
 
-    /// Whether the manager still waits for answers of workers before it tells the user why the Workload waits.
-    pub(super) fn may_yet_answer(&self) -> bool {
-        self.patience().is_none_or(|until| self.now < until)
+    /// The same for one worker. Why a failure moves this time: the worker is asked again only after it, and until the worker answers, the
+    /// user goes on reading what failed.
+    fn patience_with(&self, cluster: &ClusterName) -> Option<Timestamp> {
+        let failure = self.o.failures.get(cluster);
+        self.patience()
+            .max(failure.map(|failure| later(failure.until, ANSWER_WAIT)))
+    }
+
+    /// Whether the manager still waits for the answer of a worker before it tells the user why the Workload waits.
+    pub(super) fn may_yet_answer(&self, cluster: &ClusterName) -> bool {
+        self.patience_with(cluster).is_none_or(|until| self.now < until)
+    }
+
+    /// Asks the clusters that lacked an object whether they have it by now.
+    fn look_for_needs(&mut self, listed: &[(&'a ClusterName, Standing<'a>)]) {
+        for (cluster, standing) in listed {
+            let is_failed = matches!(standing, Standing::Failed { until: Some(_), .. });
+            let failure = self.o.failures.get(*cluster).filter(|_| is_failed);
+            if failure.is_some_and(|failure| failure.is_over(self.now)) {
+                self.act(cluster, RemoteAction::LookForNeeds);
+            }
+        }
     }
 
     fn standing(&mut self, cluster: &ClusterName) -> Standing<'a> {
@@ -118,8 +147,10 @@ impl<'a> Pass<'a> {
                 until: None,
             };
         }
-        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
-            self.wake(failure.until);
+        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.excludes(self.now)) {
+            if !failure.is_over(self.now) {
+                self.wake(failure.until);
+            }
             return Standing::Failed {
                 cause: failure.cause,
                 detail: &failure.detail,
@@ -269,6 +300,51 @@ impl<'a> Pass<'a> {
         })
     }
 
+    /// Whether the reason will stay for a while, so that it is worth a write: users read it in the check's message.
+    ///
+    /// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
+    fn is_settled(
+        &self,
+        waiting: &Waiting,
+        listed: &[(&'a ClusterName, Standing<'a>)],
+        offered: &[ClusterName],
+    ) -> bool {
+        match waiting {
+            Waiting::NoClusterListed
+            | Waiting::NoClusterConnected { .. }
+            | Waiting::ClusterFailed { .. }
+            | Waiting::QueueClosed { .. }
+            | Waiting::Missing { .. }
+            | Waiting::Cordoned { .. }
+            | Waiting::KindNotServed { .. }
+            | Waiting::KindNotReadable { .. }
+            | Waiting::NotNominated => true,
+            // Why all of them: shortly before a worker with room answers, the others may have answered already.
+            Waiting::WaitingForWorkers { .. } => {
+                let has_answered = |standing: &Standing<'_>, cluster| match standing {
+                    Standing::Open(Some(copy)) => copy.answer != Answer::None,
+                    Standing::Open(None) => !offered.contains(cluster),
+                    Standing::Silent
+                    | Standing::Failed { .. }
+                    | Standing::Cordoned
+                    | Standing::NotServed
+                    | Standing::Unreadable(_)
+                    | Standing::Clearing => true,
+                };
+                { listed.iter() }.all(|(cluster, standing)| {
+                    has_answered(standing, cluster) || !self.may_yet_answer(cluster)
+                })
+            }
+            // Why not earlier: usually the other Workload gets a cluster at once.
+            Waiting::BehindAnother { .. } => self.patience().is_some_and(|until| self.now >= until),
+            Waiting::OtherChecks { .. }
+            | Waiting::Deactivated
+            | Waiting::NoLocalJob
+            | Waiting::StoppingOnWorker { .. }
+            | Waiting::WorkerLost { .. } => false,
+        }
+    }
+
     /// The one reason that is shown: the most hopeful cluster decides.
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
@@ -282,7 +358,11 @@ impl<'a> Pass<'a> {
             let cluster = (*cluster).clone();
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
-                Standing::Open(None) if !offered.contains(&cluster) => {
+                // Why also a cluster that was asked: every dispatcher but the one by capacity asks it, and its queue never answers.
+                Standing::Open(copy)
+                    if self.site(&cluster).room.closed_queue().is_some()
+                        || (copy.is_none() && !offered.contains(&cluster)) =>
+                {
                     let site = self.site(&cluster);
                     if matches!(site.room, Room::Closed(Closed::QueueMissing)) {
                         without_queue.push(cluster.clone());
@@ -302,7 +382,11 @@ impl<'a> Pass<'a> {
                 Standing::Clearing => {
                     clearing.get_or_insert_with(|| self.stopping(&cluster));
                 }
-                Standing::Failed { cause, detail, until } => {
+                Standing::Failed {
+                    cause,
+                    detail,
+                    until: _,
+                } => {
                     if *cause == Cause::NamespaceMissing {
                         without_namespace.push(cluster.clone());
                     }
@@ -310,7 +394,6 @@ impl<'a> Pass<'a> {
                         cluster,
                         cause: *cause,
                         detail: (*detail).to_owned(),
-                        until: *until,
                     });
                 }
                 Standing::NotServed => {
@@ -363,49 +446,6 @@ impl<'a> Pass<'a> {
                 clusters: clusters.to_vec(),
             },
         })
-    }
-}
-
-/// Whether the reason will stay for a while, so that it is worth a write: users read it in the check's message.
-///
-/// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
-fn is_settled(
-    waiting: &Waiting,
-    listed: &[(&ClusterName, Standing<'_>)],
-    offered: &[ClusterName],
-    patient: bool,
-) -> bool {
-    match waiting {
-        Waiting::NoClusterListed
-        | Waiting::NoClusterConnected { .. }
-        | Waiting::ClusterFailed { .. }
-        | Waiting::QueueClosed { .. }
-        | Waiting::Missing { .. }
-        | Waiting::Cordoned { .. }
-        | Waiting::KindNotServed { .. }
-        | Waiting::KindNotReadable { .. }
-        | Waiting::NotNominated => true,
-        // Why all of them: shortly before a worker with room answers, the others may have answered already.
-        Waiting::WaitingForWorkers { .. } => {
-            let has_answered = |(cluster, standing): &(&ClusterName, Standing<'_>)| match standing {
-                Standing::Open(Some(copy)) => copy.answer != Answer::None,
-                Standing::Open(None) => !offered.contains(cluster),
-                Standing::Silent
-                | Standing::Failed { .. }
-                | Standing::Cordoned
-                | Standing::NotServed
-                | Standing::Unreadable(_)
-                | Standing::Clearing => true,
-            };
-            !patient || listed.iter().all(has_answered)
-        }
-        // Why not earlier: usually the other Workload gets a cluster at once.
-        Waiting::BehindAnother { .. } => !patient,
-        Waiting::OtherChecks { .. }
-        | Waiting::Deactivated
-        | Waiting::NoLocalJob
-        | Waiting::StoppingOnWorker { .. }
-        | Waiting::WorkerLost { .. } => false,
     }
 }
 

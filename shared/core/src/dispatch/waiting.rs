@@ -66,8 +66,6 @@ pub enum Waiting {
         cause: Cause,
         /// The error or message of the cluster; may be empty.
         detail: String,
-        /// When it is tried again, when that is known.
-        until: Option<Timestamp>,
     },
     /// No cluster that could take it serves the kind of the job; this is the first of them.
     KindNotServed {
@@ -381,7 +379,6 @@ impl fmt::Display for Waiting {
                 cluster,
                 cause,
                 detail,
-                until,
             } => {
                 let what = match cause {
                     Cause::NameConflict => "has an object of the same name that is not ours",
@@ -403,12 +400,11 @@ impl fmt::Display for Waiting {
                     }
                 };
                 write!(f, "cluster \"{cluster}\" {what}")?;
-                if !detail.is_empty() {
-                    write!(f, ": {detail}")?;
-                }
-                match until {
-                    Some(until) => write!(f, " (next try {until:.0})"),
-                    None => Ok(()),
+                // Why not the time of the next try: it changes with each try, and each change would be written again.
+                if detail.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, ": {detail}")
                 }
             }
             Self::KindNotServed { cluster, kind } => {

@@ -76,7 +76,7 @@ fn is_about_a_queue(message: &str) -> bool {
 
 /// Wire: a warning about a waiting workload has the reason of its condition.
 fn rename(note: &mut Note) {
-    const WAITS: [&str; 10] = [
+    const WAITS: [&str; 11] = [
         "NoMatchingFlavor",
         "WaitingForQuota",
         "ExceedsMaxQuota",
@@ -87,6 +87,7 @@ fn rename(note: &mut Note) {
         "Suspended",
         "PendingEvaluation",
         "AdmissionGated",
+        "AdmissionPaused",
     ];
     if note.severity == Severity::Warning && WAITS.contains(&note.reason.as_ref()) {
         note.reason = older(&note.reason, &note.message).to_owned().into();

@@ -12,6 +12,8 @@ use crate::queue::{Check, LocalQueue, QueueRef, Selector, StopPolicy, Strategy};
 use crate::status::{CheckPhase, CheckState, Requeue};
 use crate::workload::{Operator, Requirement, Workload};
 
+mod pause;
+
 fn more_needed(name: &str, cpu: i64) -> String {
     format!(
         "{name}: WaitingForQuota couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor \
@@ -613,22 +615,6 @@ fn the_next_flavor_is_used_when_the_first_is_full() {
         (world.flavor_of("user"), world.flavor_of("a")),
         ("default".to_owned(), "f2".to_owned())
     );
-}
-
-/// Spec: design (the administrator's pause).
-#[test]
-fn nothing_is_admitted_before_the_start_is_told_or_while_paused() {
-    let mut state = State::new(Settings::default());
-    state.apply(Event::Workload(Box::new(asks("a", 1, 1))), at(1));
-    assert_eq!(state.cycle(at(1)), []);
-    assert!(!state.has_work());
-
-    let mut world = World::new(cores(4));
-    world.tell(Event::Paused(Pace::Paused));
-    world.put(asks("a", 1, 1));
-    assert_eq!(world.run(), [""; 0]);
-    world.tell(Event::Paused(Pace::Running));
-    assert_eq!(world.run(), ["a: reserved"]);
 }
 
 /// A call of `cycle` is bounded, however many workloads wait.

@@ -674,39 +674,3 @@ fn a_token_that_would_live_longer_than_is_asked_for_is_warned_about() {
     assert_eq!(warned(86_400), "");
     assert!(warned(172_800).contains("172800 is too long, no more than 86400 s"));
 }
-
-/// The file of a worker that runs AppWrappers, with this body of section `appwrapper`.
-fn with_appwrappers(frameworks: &str, section: &str) -> Vec<String> {
-    problems(&format!(
-        "{V2}integrations: {{frameworks: [{frameworks}]}}\n---\n{OURS}appwrapper: {section}\n"
-    ))
-}
-
-/// Spec: appwrapper B84.
-#[test]
-fn limits_of_appwrappers_that_contradict_each_other_are_a_problem_of_the_file() {
-    let limits = "{faultTolerance: {admissionGracePeriod: 10m, warmupGracePeriod: 1m}}";
-    let found = with_appwrappers("workload.codeflare.dev/appwrapper", limits);
-    assert!(
-        found.len() == 1
-            && found[0].contains("appwrapper.faultTolerance.admissionGracePeriod")
-            && found[0].contains("must not be longer than warmupGracePeriod"),
-        "{found:?}"
-    );
-}
-
-/// Spec: appwrapper 3.4
-#[test]
-fn no_appwrappers_are_run_that_no_webhook_has_checked() {
-    let found = with_appwrappers("batch/job", "{}");
-    assert!(
-        found.len() == 1
-            && found[0].contains("appwrapper")
-            && found[0].contains("add \"workload.codeflare.dev/appwrapper\" to integrations.frameworks"),
-        "{found:?}"
-    );
-    assert_eq!(
-        with_appwrappers("workload.codeflare.dev/appwrapper", "{}"),
-        Vec::<String>::new()
-    );
-}

@@ -248,6 +248,7 @@ fn what_waits_for_quota_is_told_the_next_step_for_the_words_of_the_engine() {
             Reason::QueueMissing("pool".into()),
             "kubectl get localqueue q -n team-a -o yaml",
         ),
+        (Reason::AdmissionPaused, "sets admission.paused to false"),
         (Reason::PreemptionGated, "who set the gate must remove it"),
         (
             Reason::Gated("example.com/gate".to_owned()),

@@ -1,6 +1,7 @@
 //! What the failure of a cluster means for a Workload.
 
 use super::RemoteAction::CreateJob;
+use super::record::Record;
 use super::*;
 
 /// Spec: multikueue 13.B5, B6
@@ -21,7 +22,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     assert_eq!(waiting.reason(), "CreateRefusedByCluster");
     assert_eq!(
         waiting.to_string(),
-        "cluster \"a\" refused to create it: quota exceeded (next try 1970-01-01T01:50:00Z)"
+        "cluster \"a\" refused to create it: quota exceeded"
     );
     case.now = 110;
     assert_eq!(case.plan().nominated(), ["a"]);
@@ -74,6 +75,61 @@ fn what_a_job_names_and_no_cluster_has_is_the_reason() {
         "{said}"
     );
     assert!(next.starts_with("create it on cluster "), "{next}");
+}
+
+/// Spec: experience 5
+#[test]
+fn a_cluster_that_lacked_an_object_is_looked_at_again_and_asked_only_when_the_object_is_there() {
+    let mut case = Case::new();
+    case.clusters = names(&["a"]);
+    let failure = Failure {
+        until: at(110),
+        cause: Cause::DependencyMissing,
+        detail: "Secret \"token\"".to_owned(),
+    };
+    case.failures.insert("a".into(), failure);
+    let first = case.plan();
+    assert!(first.on("a").is_empty());
+    assert_eq!(first.wake_at, Some(at(110)));
+    case.status = first.status.clone();
+    case.now = 110;
+    let again = case.plan();
+    assert_eq!(again.on("a"), [RemoteAction::LookForNeeds]);
+    assert_eq!(again.status, first.status, "nothing is written");
+    let record = |plan: &Plan| Record::after(None, plan.waiting.as_ref().unwrap(), &plan.seen, at(100));
+    assert!(record(&again).says_the_same_as(&record(&first)));
+    // It still lacks the object, and is excluded until a later time.
+    case.failures.get_mut(&ClusterName::from("a")).unwrap().until = at(111);
+    let lacks = case.plan();
+    assert_eq!(lacks.status, first.status);
+    assert!(record(&lacks).says_the_same_as(&record(&first)));
+    case.failures.clear();
+    assert_eq!(case.plan().nominated(), ["a"]);
+}
+
+/// Spec: experience 5
+#[test]
+fn a_cluster_that_is_tried_again_has_not_answered_yet() {
+    let mut case = Case::new();
+    case.clusters = names(&["a"]);
+    let failure = Failure {
+        until: at(110),
+        cause: Cause::CreateRefused,
+        detail: "forbidden".to_owned(),
+    };
+    case.failures.insert("a".into(), failure);
+    let refused = case.plan();
+    case.status = refused.status.clone();
+    case.now = 110;
+    let again = case.plan();
+    assert_eq!(again.nominated(), ["a"]);
+    assert_eq!(again.check(), refused.check(), "not \"waiting for quota\"");
+    assert!(!again.is_settled(), "and no record says so");
+    assert_eq!(again.wake_at, Some(at(110) + SignedDuration::from_secs(30)));
+    case.now = 111;
+    let mute = case.plan();
+    assert_eq!(mute.check().1, "waiting for quota on \"a\"");
+    assert!(mute.is_settled());
 }
 
 /// The reason is the text of the API server, with the name of the webhook.

@@ -201,6 +201,60 @@ fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
     );
 }
 
+/// The reference's dispatchers ask such a cluster too.
+///
+/// Spec: multikueue 4.4
+#[test]
+fn a_queue_that_takes_nothing_is_the_reason_whichever_dispatcher_asks_and_no_wait_for_quota() {
+    let incremental = Dispatcher::Incremental {
+        step: 3,
+        order: Order::OfConfig,
+    };
+    for dispatcher in [Dispatcher::AllAtOnce, incremental] {
+        let mut case = Case::new();
+        case.dispatcher = dispatcher;
+        let mut close = |cluster: &str, why| {
+            let room = Room::Closed(why);
+            case.sites.insert(
+                cluster.into(),
+                Site {
+                    room,
+                    ..Site::default()
+                },
+            );
+        };
+        close("a", Closed::QueueMissing);
+        close("b", Closed::QueueMissing);
+        let plan = case.plan();
+        assert_eq!(plan.nominated().len(), 2, "they are asked as before");
+        assert_eq!(plan.waits_for(), Some("QueueMissingOnCluster"));
+        assert!(
+            plan.check().1.ends_with(" is missing on a, b"),
+            "{}",
+            plan.check().1
+        );
+
+        let stopped = Closed::QueueStopped;
+        let site = Site {
+            room: Room::Closed(stopped),
+            ..Site::default()
+        };
+        case.sites = BTreeMap::from([("a".into(), site)]);
+        case.clusters = names(&["a"]);
+        let mut case = case.remote("a", reachable(Some(remote()), None));
+        let plan = case.plan();
+        assert_eq!(plan.waits_for(), Some("QueueStoppedOnCluster"));
+        let reply = ("a", Reply::NotSuitable, "QueueStoppedOnCluster");
+        assert_eq!(replies(&plan), [reply]);
+        let reserved = RemoteWorkload {
+            answer: Answer::Reserved,
+            ..remote()
+        };
+        case = case.remote("a", reachable(Some(reserved), None));
+        assert_eq!(case.plan().check().1, "waiting for checks on \"a\"");
+    }
+}
+
 /// Spec: multikueue 4.3, 4.4
 #[test]
 fn a_cluster_that_does_not_answer_is_named_with_the_last_words_that_were_heard_of_it() {

@@ -357,6 +357,7 @@ impl World {
                 (job.life, job.kept) = (Life::Deleting, false);
             }
             RemoteAction::SetPriority => unreachable!("nobody changes priorities here"),
+            RemoteAction::LookForNeeds => unreachable!("no cluster lacks an object here"),
             RemoteAction::RequestStop { .. } => {
                 assert!(ours(&copies.workload));
                 copies.workload.as_mut().unwrap().stop = Stop::Requested;

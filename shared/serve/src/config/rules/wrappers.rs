@@ -42,3 +42,42 @@ pub fn app_wrapper_limits(config: &AppWrapperConfig) -> Settings {
         ceiling: given.grace_period_ceiling.unwrap_or(default.ceiling),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    /// Parses the configuration of a worker with these frameworks and this section `appwrapper`.
+    ///
+    /// *Errors*: the text that an administrator reads.
+    fn read(frameworks: &str, section: &str) -> Result<(), String> {
+        let text = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{frameworks}]}}\n---\n\
+             apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\nappwrapper: {section}\n"
+        );
+        parse("test", &text, &[], "kueue-system")
+            .map(|_config| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Spec: appwrapper B84.
+    #[test]
+    fn limits_that_contradict_each_other_are_a_problem_of_the_file() {
+        let limits = "{faultTolerance: {admissionGracePeriod: 10m, warmupGracePeriod: 1m}}";
+        let found = read("workload.codeflare.dev/appwrapper", limits).unwrap_err();
+        assert!(
+            found.contains("appwrapper.faultTolerance.admissionGracePeriod")
+                && found.contains("must not be longer than warmupGracePeriod"),
+            "{found}"
+        );
+    }
+
+    /// Spec: appwrapper 3.4
+    #[test]
+    fn no_appwrappers_are_run_that_no_webhook_has_checked() {
+        let found = read("batch/job", "{}").unwrap_err();
+        let next = "add \"workload.codeflare.dev/appwrapper\" to integrations.frameworks";
+        assert!(found.contains("appwrapper") && found.contains(next), "{found}");
+        assert_eq!(read("batch/job, workload.codeflare.dev/appwrapper", "{}"), Ok(()));
+    }
+}
