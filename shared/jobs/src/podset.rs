@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use roadstead_api::constants::labels::is_label_value;
 use roadstead_api::constants::{annotations, labels};
 use roadstead_core::name::{CheckName, FlavorName};
 use roadstead_core::queue::Flavor;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::json;
-use crate::problem::{is_label, is_label_value};
+use crate::problem::is_label;
 
 /// One homogeneous group of pods of a job.
 #[derive(Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use serde::de::{self, Deserializer};
 
 use super::scalar::NanosOrText;
 
-/// The section. Every key is optional; an unknown one is an error. Even an empty section makes the worker run the controller,
-/// which it only does if `integrations.frameworks` lists `AppWrappers` too: the webhooks of that integration check what users wrap.
+/// The section. Every key is optional; an unknown one is an error. The section is refused unless `integrations.frameworks` lists
+/// `AppWrappers`: the webhooks of that integration check what users wrap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AppWrapperConfig {
