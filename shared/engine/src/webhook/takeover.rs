@@ -140,7 +140,7 @@ mod tests {
         assert!(!deletion.may_register(false, at(190)), "deleted once more");
     }
 
-    fn entry(name: &str, authority: Value) -> Value {
+    fn entry(name: &str, authority: &str) -> Value {
         json!({"name": name, "clientConfig": {"caBundle": authority}, "failurePolicy": "Fail"})
     }
 
@@ -150,21 +150,18 @@ mod tests {
 
     #[test]
     fn entries_that_kueue_left_are_removed() {
-        let wanted = of(&[entry("mjob.kb.io", json!("new"))]);
-        let stored = of(&[
-            entry("mjob.kb.io", json!("new")),
-            entry("mpod.kb.io", json!("old")),
-        ]);
+        let wanted = of(&[entry("mjob.kb.io", "new")]);
+        let stored = of(&[entry("mjob.kb.io", "new"), entry("mpod.kb.io", "old")]);
         assert_eq!(
             whole_list(&wanted, &stored),
-            Some(vec![entry("mjob.kb.io", json!("new"))])
+            Some(vec![entry("mjob.kb.io", "new")])
         );
         assert_eq!(whole_list(&wanted, &wanted), None);
     }
 
     #[test]
     fn a_selector_that_kueue_left_in_an_entry_of_ours_is_removed() {
-        let wanted = of(&[entry("mjob.kb.io", json!("new"))]);
+        let wanted = of(&[entry("mjob.kb.io", "new")]);
         let mut stored = wanted.clone();
         stored["webhooks"][0]["objectSelector"] = json!({});
         stored["webhooks"][0]["namespaceSelector"] = json!({});
@@ -183,7 +180,7 @@ mod tests {
     #[test]
     fn conditions_in_another_order_are_as_wanted() {
         let conditions = [json!({"name": "a"}), json!({"name": "b"})];
-        let mut wanted = of(&[entry("mjob.kb.io", json!("new"))]);
+        let mut wanted = of(&[entry("mjob.kb.io", "new")]);
         let mut stored = wanted.clone();
         wanted["webhooks"][0]["matchConditions"] = json!([conditions[0], conditions[1]]);
         stored["webhooks"][0]["matchConditions"] = json!([conditions[1], conditions[0]]);
@@ -193,10 +190,7 @@ mod tests {
     #[test]
     fn an_authority_that_another_tool_injected_is_kept() {
         let wanted = of(&[json!({"name": "mjob.kb.io", "clientConfig": {}})]);
-        let stored = of(&[
-            entry("mjob.kb.io", json!("injected")),
-            entry("mpod.kb.io", json!("injected")),
-        ]);
+        let stored = of(&[entry("mjob.kb.io", "injected"), entry("mpod.kb.io", "injected")]);
         let list = whole_list(&wanted, &stored).unwrap_or_default();
         assert_eq!(
             list,
