@@ -21,7 +21,7 @@ use crate::output;
 
 /// Name of the `MultiKueueConfig` when there is none, the user names none, and not exactly one is named by AdmissionChecks.
 const CONFIG_DEFAULT: &str = "multikueue";
-/// Ports that the NetworkPolicy of an installation allows by default (`networkPolicy.apiServers` of the charts).
+/// Ports that the `NetworkPolicy` of an installation allows by default (`networkPolicy.apiServers` of the charts).
 const API_SERVER_PORTS: [u16; 2] = [443, 6443];
 /// Most clusters in a `MultiKueueConfig`. Source: `spec/multikueue.md 1.3`.
 const CONFIG_CLUSTERS_MAX: usize = 20;
@@ -331,7 +331,7 @@ fn yaml(object: &impl Serialize) -> Result<String, Failure> {
         .map_err(|why| Failure::new("an object cannot be printed", why, "use --dry-run instead"))
 }
 
-/// What else may keep the manager from a worker whose API server listens on a port that the installed NetworkPolicy does not allow.
+/// What else may keep the manager from a worker whose API server listens on a port that the installed `NetworkPolicy` does not allow.
 fn by_network_policy(server: &str) -> String {
     let port = Url::parse(server)
         .ok()
