@@ -166,7 +166,7 @@ pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name
     let job = job(client, kinds, namespace, name).await;
     let name = of_kind;
     let (why, next) = match job {
-        Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
+        Some((kind, job)) if job.labels().get(QUEUE_NAME).is_none_or(String::is_empty) => (
             format!("{kind} {name} exists, but names no queue, so it is not managed"),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),

@@ -10,7 +10,7 @@ use crate::commons::{Alone, Common, Peace};
 
 /// Why several: a test that has a federation for itself mostly waits for timeouts and starting servers, and all other tests
 /// would wait for it. Each federation is started when it is first needed.
-static GROUNDS: [Common<Shared>; 4] = [const { Common::new(Shared::end) }; 4];
+static GROUNDS: [Common<Shared>; 3] = [const { Common::new(Shared::end) }; 3];
 
 /// A federation that no test disturbs as long as the guard lives.
 pub(super) async fn peaceful() -> (&'static Shared, Peace) {
