@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::{LocalQueue, Workload};
-use roadstead_core::dispatch::ceiling::{exceeds_every, is_for_all, shortage};
+use roadstead_core::dispatch::ceiling::{exceeds_every, shortage};
+use roadstead_core::lifecycle::required_checks;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::queue::ClusterQueue;
 use roadstead_engine::caches::{Caches, QueueIndex};
@@ -79,9 +80,8 @@ impl Ceilings {
 
     /// The MultiKueue check of a queue that applies to all its flavors.
     fn check_of(&self, queue: &ClusterQueue) -> Option<CheckName> {
-        let all = queue.checks.iter().filter(|rule| is_for_all(queue, rule));
-        let mut names = all.map(|rule| &rule.name);
-        names.find(|check| self.federation.is_ours(check)).cloned()
+        let mut names = required_checks(queue, None).into_iter();
+        names.find(|check| self.federation.is_ours(check))
     }
 }
 

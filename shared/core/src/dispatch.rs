@@ -180,6 +180,9 @@ impl<'a> Pass<'a> {
         if finished {
             return self.clean_up_finished();
         }
+        if self.runs_here(self.phase(check)) {
+            return self.remove_everywhere();
+        }
         // Why not always: the lifecycle resets the verdict on a Workload that is deactivated or stopping, so the two would write without
         // end.
         if self.o.workload.active && !(quota && evicted) {

@@ -1,6 +1,6 @@
-//! The queue's MultiKueue check is replaced and removed while a job runs: the run goes on where it is.
+//! The queue's MultiKueue check is replaced, removed and set again while jobs run: each run goes on where it is.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::controllers::MULTIKUEUE;
 use roadstead_api::kueue::v1beta2::{CheckState, ClusterQueue, Workload};
@@ -73,6 +73,36 @@ fn a_run_goes_on_when_its_queue_names_another_check_or_none() {
         );
         assert!(condition(&workload, "Evicted").is_none(), "{:?}", workload.status);
         assert_eq!(room.jobs(&winner).get("long").await.unwrap().uid(), first);
+
+        // Without a check the queue runs jobs on the manager. One that runs there stays there when the queue has a check again.
+        room.submit(room.job("here", "1", LONG_SECONDS)).await;
+        let admitted = |w: &Workload| condition(w, "Admitted").is_some_and(|(status, ..)| status == "True");
+        room.workload_where("here", admitted).await;
+        asks_for(room, &[room.name]).await;
+        let pending = [(room.name, CheckState::Pending, "")];
+        let here = room.workload_where("here", |w| checks_of(w) == pending).await;
+        assert!(
+            admitted(&here) && cluster_name(&here).is_none(),
+            "{:?}",
+            here.status
+        );
+        room.submit(room.job("later", "1", 1)).await;
+        room.ran_once("later").await;
+        let here = room.workload("here").await.unwrap();
+        assert!(
+            admitted(&here) && condition(&here, "Evicted").is_none(),
+            "{:?}",
+            here.status
+        );
+        assert!(
+            room.shared.observer.started(room.name, "here").is_none(),
+            "no worker has it"
+        );
+        room.jobs(MANAGER)
+            .delete("here", &DeleteParams::background())
+            .await
+            .unwrap();
+        asks_for(room, &[]).await;
 
         let off = json!({"spec": {"active": false}});
         room.merge::<Workload>(MANAGER, &workload.name_any(), off).await;

@@ -125,9 +125,9 @@ fn agreed(owner: &Owner, namespace: &str, read: &Read) -> Result<Account, Failur
 fn named(origin: &str, namespace: &str) -> Result<Account, Failure> {
     Account::new(origin, namespace).map_err(|error| {
         Failure::new(
-            "the worker account has no name",
+            "the account on the worker cannot be named after the manager",
             error.to_string(),
-            "name the manager's multiKueue.origin with --origin",
+            "give --origin the value of multiKueue.origin in the manager's configuration",
         )
         .code(Code::Usage)
     })

@@ -12,7 +12,7 @@ use super::capacity::{Amounts, PODS, add};
 use crate::amount::Amount;
 use crate::name::{ClusterName, ResourceName};
 use crate::quantity::print;
-use crate::queue::{CheckRule, ClusterQueue, Quota};
+use crate::queue::{ClusterQueue, Quota};
 use crate::workload::{PodSet, Workload};
 
 /// *Limit*: how many clusters a sentence names.
@@ -59,12 +59,6 @@ pub fn shortage(queue: &ClusterQueue, workload: &Workload) -> Option<Shortage> {
             })
         })
     })
-}
-
-/// Whether a check of a queue applies to each Workload of the queue: it names no flavor, or all of them.
-pub fn is_for_all(queue: &ClusterQueue, rule: &CheckRule) -> bool {
-    let mut flavors = queue.groups.iter().flat_map(|group| &group.flavors);
-    rule.on_flavors.is_empty() || flavors.all(|flavor| rule.on_flavors.contains(&flavor.name))
 }
 
 /// What one pod set needs at least to start.
@@ -193,24 +187,6 @@ mod tests {
         assert_eq!(short(&lent, &asks("a", 1, 6)), cpu(6_000, 5_000));
         let pods = cluster_queue("cq", vec![group(&[("a", &[("pods", 2)])])]);
         assert_eq!(short(&pods, &sets(&[3])), Some(("pods".to_owned(), 3, 2)));
-    }
-
-    /// Spec: multikueue 4.3
-    #[test]
-    fn a_check_that_names_all_flavors_is_the_check_of_every_workload() {
-        let queue = cluster_queue("cq", vec![group(&[("a", &[("cpu", 1)]), ("b", &[("cpu", 1)])])]);
-        let applies = |flavors: &[&str]| {
-            let on_flavors = flavors.iter().map(|name| (*name).into()).collect();
-            is_for_all(
-                &queue,
-                &CheckRule {
-                    name: "mk".into(),
-                    on_flavors,
-                },
-            )
-        };
-        assert!(applies(&[]) && applies(&["b", "a"]));
-        assert!(!applies(&["a"]));
     }
 
     /// Spec: multikueue 4.3, experience P4

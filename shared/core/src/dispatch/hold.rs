@@ -1,7 +1,7 @@
-//! A run on a worker goes on when its `ClusterQueue` names another MultiKueue check or none.
+//! A run goes on where it is when its `ClusterQueue` names another MultiKueue check, none any more, or one for the first time.
 //!
-//! Why: the run is recorded in `status.clusterName`, and an entry for a check only says who follows it. An administrator who replaces or
-//! removes a check means the jobs that are admitted later.
+//! Why: `status.clusterName` records where it runs, and an entry for a check only says who follows it. An administrator who changes the
+//! checks of a queue means the jobs that are admitted later.
 //!
 //! *Source*: `spec/safety.md` I1, `spec/multikueue.md 3.3`.
 
@@ -54,6 +54,19 @@ impl Pass<'_> {
         phase == CheckPhase::Pending && self.is(ADMITTED) && self.plan.status.cluster == self.o.stored.cluster
     }
 
+    /// Whether the Workload was admitted in the manager's own cluster before its queue named the check. It must not be offered to a worker:
+    /// its job would run twice (`spec/safety.md` I1).
+    pub(super) fn runs_here(&self, phase: CheckPhase) -> bool {
+        phase == CheckPhase::Pending
+            && self.is_admitted_here()
+            && !self.is(EVICTED)
+            && self.is(QUOTA_RESERVED)
+    }
+
+    fn is_admitted_here(&self) -> bool {
+        self.is(ADMITTED) && self.named().is_none()
+    }
+
     /// No check of this Workload is a MultiKueue check, for example because the `AdmissionCheck` was deleted.
     ///
     /// Why the copies stay while quota is held: the check may be missing only for a moment.
@@ -62,10 +75,10 @@ impl Pass<'_> {
             return self.clean_up_finished();
         }
         let quota = self.is(QUOTA_RESERVED);
+        if !quota && self.named().is_none() || self.is_admitted_here() {
+            return self.remove_everywhere();
+        }
         if self.named().is_none() {
-            if !quota {
-                self.remove_everywhere();
-            }
             return;
         }
         if quota && !self.is(EVICTED) && !self.o.workload.deleting {

@@ -149,3 +149,32 @@ fn nothing_is_said_about_a_workload_that_no_cluster_holds() {
         (false, None, 0)
     );
 }
+
+/// An administrator gives a queue its first MultiKueue check while jobs of the queue run in the manager's own cluster.
+///
+/// Spec: safety 1 I1
+#[test]
+fn what_was_admitted_here_before_its_queue_named_the_check_is_offered_to_nobody_and_not_rejected() {
+    let mut here = Case::new().condition(ADMITTED, "");
+    here.owner = Owner::NotManaged {
+        field: "spec.managedBy".to_owned(),
+        value: String::new(),
+    };
+    for owner in [Owner::Managed, here.owner.clone()] {
+        let case = Case {
+            owner,
+            ..here.clone()
+        };
+        let plan = case.plan();
+        assert_eq!(plan.check(), (CheckPhase::Pending, ""));
+        assert_eq!((plan.nominated().len(), plan.remote.len()), (0, 0));
+    }
+    let offered = here.remote("a", reachable(Some(admitted(1)), None));
+    for case in [offered.clone(), without_check(offered)] {
+        assert_eq!(
+            case.plan().on("a"),
+            [StripFinalizer, DeleteWorkload],
+            "it runs here"
+        );
+    }
+}
