@@ -95,7 +95,7 @@ fn a_run_goes_on_when_its_queue_names_another_check_or_none() {
             here.status
         );
         assert!(
-            room.shared.observer.started(room.name, "here").is_none(),
+            room.shared.started(room.name, "here").is_none(),
             "no worker has it"
         );
         room.jobs(MANAGER)
