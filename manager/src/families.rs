@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dashmap::DashMap;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations;
-use roadstead_core::name::Key;
+use roadstead_core::dispatch::together::Course;
+use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{Caches, JobKey, KindCache};
 
 use crate::steps::{pods_of, workflow_of};
@@ -58,9 +60,38 @@ pub(crate) struct Relative<'a> {
     pub(crate) is_alike: bool,
 }
 
-/// The families, with their pods by UID. Empty where pods are not queued.
+/// Where each Workload that seeks a cluster and has relatives may go, by its last pass. A Workload is missing while a pass decides that.
+///
+/// Why kept: without it, each of the `n` pods of an object that gets a cluster would make all pods that still seek one due, which are
+/// about `n`² passes.
 #[derive(Debug, Default)]
-pub(crate) struct Families(Mutex<BTreeMap<Family, BTreeMap<String, Kin>>>);
+pub(crate) struct Courses(DashMap<Key, Course>);
+
+impl Courses {
+    /// Notes where a Workload may go.
+    pub(crate) fn note(&self, key: Key, course: Course) {
+        self.0.insert(key, course);
+    }
+
+    /// Forgets where a Workload might go.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.remove(key);
+    }
+
+    /// Whether the Workload may have to go elsewhere because a relative got this cluster, or with `None` stopped seeking one.
+    pub(crate) fn changes(&self, key: &Key, cluster: Option<&ClusterName>) -> bool {
+        self.0.get(key).is_none_or(|course| course.changes(cluster))
+    }
+}
+
+/// The families. Empty where pods are not queued.
+#[derive(Debug, Default)]
+pub(crate) struct Families {
+    /// The pods of each family, by UID.
+    pods: Mutex<BTreeMap<Family, BTreeMap<String, Kin>>>,
+    /// Where their Workloads may go.
+    pub(crate) courses: Courses,
+}
 
 impl Families {
     /// Follows the pods of the manager.
@@ -80,7 +111,7 @@ impl Families {
     }
 
     fn note(&self, pods: &KindCache, old: Option<&DynamicObject>, new: Option<&DynamicObject>) {
-        let mut families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Place { family, uid, .. }) = old.and_then(|pod| place_of(pods, pod))
             && let Some(kin) = families.get_mut(&family)
         {
@@ -103,7 +134,7 @@ impl Families {
         mut answer: impl FnMut(Relative<'_>) -> Option<T>,
     ) -> Option<T> {
         let Place { family, kin: own, .. } = place_of(pods, pod)?;
-        let families = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let families = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         let mut others = { families.get(&family)?.iter() }.filter(|(_, one)| one.job != own.job);
         others.find_map(|(uid, Kin { job, template })| {
             answer(Relative {

@@ -38,7 +38,17 @@ pub(super) fn choice(d: &Dispatch, key: &Key, job: Option<&CachedJob>, clusters:
     let stays = |pod: &&Arc<DynamicObject>| pod.annotations().get(SPREAD).is_none_or(|said| said != "true");
     let course = pod.filter(stays).map_or(Course::Free, |pod| {
         let may = |cluster: &ClusterName| clusters.contains(cluster) && takes(d, key, cluster);
-        course(d, key, pod, may)
+        // Why removed first: a relative that gets a cluster while this pass reads must make this Workload due again.
+        d.families.courses.forget(key);
+        let course = course(d, key, pod, may);
+        if d.caches
+            .workloads
+            .get(key)
+            .is_some_and(|workload| seeks(d, &workload))
+        {
+            d.families.courses.note(key.clone(), course.clone());
+        }
+        course
     });
     let (clusters, behind) = match course {
         Course::To(cluster) => (vec![cluster], None),
@@ -123,7 +133,8 @@ fn takes(d: &Dispatch, key: &Key, cluster: &ClusterName) -> bool {
 }
 
 impl Dispatch {
-    /// When a Workload gets a cluster or stops seeking one, makes the Workloads of its family due that still seek one.
+    /// When a Workload gets a cluster or stops seeking one, makes the Workloads of its family due that still seek one and may have to go
+    /// elsewhere now.
     pub(crate) fn wake_relatives(&self) {
         let Some(pods) = pods_of(&self.caches) else {
             return;
@@ -134,26 +145,30 @@ impl Dispatch {
             let Some(workload) = sought.filter(|_| !change.new.is_some_and(|now| seeks(&this, now))) else {
                 return;
             };
+            this.families.courses.forget(change.key);
+            let now = change.new.and_then(|workload| workload.cluster_name());
+            let cluster = now.map(ClusterName::from);
             // Why one pod is enough: all pods of a group are of one family.
             let mut owners = workload.owner_references().iter();
             let key = |name: &str| Key::new(change.key.namespace.clone(), name);
             if let Some(pod) = owners.find_map(|owner| objects.get(&key(&owner.name))) {
-                this.wake_relatives_of(&pod);
+                this.wake_relatives_of(&pod, cluster.as_ref());
             }
         });
         // Why the pods too: a pod may be deleted before its Workload.
         let this = self.clone();
         pods.objects.listen(move |change| {
             if let Some(pod) = change.old.filter(|_| change.new.is_none()) {
-                this.wake_relatives_of(pod);
+                this.wake_relatives_of(pod, None);
             }
         });
     }
 
-    fn wake_relatives_of(&self, pod: &DynamicObject) {
+    fn wake_relatives_of(&self, pod: &DynamicObject, cluster: Option<&ClusterName>) {
         among_relatives(self, pod, |workload, _| {
-            if seeks(self, workload) {
-                self.due.add(roadstead_kubeio::cache::key_of(workload), Lane::New);
+            let key = roadstead_kubeio::cache::key_of(workload);
+            if seeks(self, workload) && self.families.courses.changes(&key, cluster) {
+                self.due.add(key, Lane::New);
             }
             None::<()>
         });

@@ -41,6 +41,18 @@ pub enum Course {
     Free,
 }
 
+impl Course {
+    /// Whether a Workload that was told to go this way has to be placed anew, because another of the set got this cluster, or with `None`
+    /// stopped seeking one or was deleted.
+    pub fn changes(&self, cluster: Option<&ClusterName>) -> bool {
+        match (self, cluster) {
+            (Self::To(own), Some(cluster)) => own != cluster,
+            // Why after a deletion too: it may have been the last of the set in that cluster.
+            (Self::To(_), None) | (Self::Behind(_) | Self::Free, _) => true,
+        }
+    }
+}
+
 /// The search for a cluster for one Workload, among the Workloads that belong together with it.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
@@ -120,6 +132,23 @@ mod tests {
     fn check(own: Age<'_>, others: &[(Age<'_>, Place)], closed: &str, expected: &Course) {
         assert_eq!(&course(own, others, closed), expected, "{others:?}");
         assert_eq!(&course(own, others.iter().rev(), closed), expected, "in reverse");
+    }
+
+    /// Spec: jobs 9.11, 9.13
+    #[test]
+    fn a_workload_that_follows_into_a_cluster_is_not_placed_anew_for_each_that_goes_there() {
+        let [east, west] = ["east", "west"].map(ClusterName::from);
+        let follows = Course::To(east.clone());
+        let behind = Course::Behind("a".to_owned());
+        assert!(!follows.changes(Some(&east)));
+        assert!(
+            follows.changes(Some(&west)),
+            "it may have been passed over before"
+        );
+        assert!(follows.changes(None), "the last in east may be gone");
+        for course in [behind, Course::Free] {
+            assert!(course.changes(Some(&east)) && course.changes(None), "{course:?}");
+        }
     }
 
     /// Spec: jobs 9.13, 15.129; multikueue 3.13, 11.93, 11.94
