@@ -284,6 +284,19 @@ mod tests {
         assert_eq!(seen, expected);
     }
 
+    /// Spec: jobs 9.11, 9.13
+    #[test]
+    fn a_relative_in_a_cluster_changes_nothing_for_those_that_were_told_to_go_there() {
+        let courses = Courses::default();
+        let (key, [east, west]) = (Key::new("ns", "a"), ["east", "west"].map(ClusterName::from));
+        assert!(courses.changes(&key, Some(&east)), "a pass is under way");
+        courses.note(key.clone(), Course::To(east.clone()));
+        assert!(!courses.changes(&key, Some(&east)));
+        assert!(courses.changes(&key, Some(&west)));
+        courses.forget(&key);
+        assert!(courses.changes(&key, Some(&east)));
+    }
+
     #[test]
     fn a_pod_of_no_such_object_has_no_family() {
         let families = Families::default();
