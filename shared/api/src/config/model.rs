@@ -478,7 +478,7 @@ pub struct DeviceMeter {
     pub device_selector: Option<DeviceSelector>,
 }
 
-/// What picks devices, as in a DeviceClass.
+/// What picks devices, as in a `DeviceClass`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceSelector {
