@@ -16,18 +16,27 @@ pub fn topology_request(template: &api::RawTemplate) -> Option<Box<api::PodSetTo
     let notes = template.get("metadata")?.get("annotations")?;
     let text = |key: &str| notes.get(key).and_then(Value::as_str);
     let owned = |key: &str| text(key).map(str::to_owned);
-    let request = api::PodSetTopologyRequest {
+    let layers =
+        text(PODSET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS).and_then(|layers| serde_json::from_str(layers).ok());
+    let mut request = api::PodSetTopologyRequest {
         required: owned(PODSET_REQUIRED_TOPOLOGY),
-        preferred: owned(PODSET_PREFERRED_TOPOLOGY),
-        unconstrained: text(PODSET_UNCONSTRAINED_TOPOLOGY).map(is_true),
-        pod_set_group_name: owned(PODSET_GROUP_NAME),
-        pod_set_slice_required_topology: owned(PODSET_SLICE_REQUIRED_TOPOLOGY),
-        pod_set_slice_size: text(PODSET_SLICE_SIZE).and_then(|size| size.parse().ok()),
-        podset_slice_required_topology_constraints: text(PODSET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS)
-            .and_then(|layers| serde_json::from_str(layers).ok())
-            .unwrap_or_default(),
+        podset_slice_required_topology_constraints: layers.unwrap_or_default(),
         ..api::PodSetTopologyRequest::default()
     };
+    // Why one after the other: the API refuses requests that the annotations of kinds without a webhook of ours may state.
+    if request.required.is_none() {
+        request.preferred = owned(PODSET_PREFERRED_TOPOLOGY);
+    }
+    if request.required.is_some() || request.preferred.is_some() {
+        request.pod_set_group_name = owned(PODSET_GROUP_NAME);
+    } else {
+        request.unconstrained = text(PODSET_UNCONSTRAINED_TOPOLOGY).map(is_true);
+    }
+    let size = text(PODSET_SLICE_SIZE).and_then(|size| size.parse().ok());
+    if let (Some(topology), Some(size)) = (owned(PODSET_SLICE_REQUIRED_TOPOLOGY), size) {
+        request.pod_set_slice_required_topology = Some(topology);
+        request.pod_set_slice_size = Some(size);
+    }
     asks(&request).then(|| Box::new(request))
 }
 
@@ -79,5 +88,11 @@ mod tests {
             Some(json!({"podsetSliceRequiredTopologyConstraints": [{"topology": "a", "size": 4}]}))
         );
         assert_eq!(request(json!({key("slice-size"): "many"})), None);
+        assert_eq!(
+            request(json!({key("slice-size"): "2", key("group-name"): "g"})),
+            None
+        );
+        let both = json!({key("required-topology"): "a", key("preferred-topology"): "b"});
+        assert_eq!(request(both), Some(json!({"required": "a"})));
     }
 }
