@@ -6,7 +6,7 @@
 use roadstead_api::install::objects::{Group, When, definitions, groups, may_be_of_others};
 use roadstead_api::install::owned::{DEFINITIONS, VERSION};
 use roadstead_api::install::place::{Place, Ports, configuration};
-use roadstead_api::install::values::{FIXED, Values};
+use roadstead_api::install::values::{FIXED, NEWER, OLDER, Values};
 use roadstead_api::rights::Process;
 use roadstead_kinds::{Kind, TABLE};
 use serde_json::{Value, json};
@@ -227,11 +227,13 @@ fn helpers(process: Process, place: &Place) -> Result<String, Error> {
             "{{{{ mergeOverwrite (include \"roadstead.{base}\" . | fromYaml) .Values.{over} | toYaml }}}}"
         )
     };
-    let config = format!(
-        "{}\n---\n{}",
-        merged("theirs", "configuration"),
-        merged("ours", "roadsteadConfiguration")
+    let older = format!("(eq (dig \"apiVersion\" \"\" .Values.configuration) \"{OLDER}\")");
+    let theirs_over = format!(
+        "{{{{- $theirs := include \"roadstead.theirs\" . | fromYaml }}}}\n\
+         {{{{- if {older} }}}}{{{{- $_ := unset $theirs \"{NEWER}\" }}}}{{{{- end }}}}\n\
+         {{{{- mergeOverwrite $theirs .Values.configuration | toYaml }}}}"
     );
+    let config = format!("{theirs_over}\n---\n{}", merged("ours", "roadsteadConfiguration"));
     let elects = "(dig \"leaderElection\" \"leaderElect\" true .Values.configuration)";
     let check = format!(
         "{{{{- if and (gt (int .Values.replicas) 1) (not {elects}) }}}}\n\
@@ -240,8 +242,12 @@ fn helpers(process: Process, place: &Place) -> Result<String, Error> {
          {{{{- if ne (len (uniq (values .Values.ports))) (len .Values.ports) }}}}\n\
          {{{{- fail \"ports: each must be another one\" }}}}\n\
          {{{{- end }}}}\n\
+         {{{{- if and {older} (ne (int .Values.ports.visibility) {port}) }}}}\n\
+         {{{{- fail \"ports.visibility: a configuration of version {OLDER} cannot choose it; allowed is {port}, or write configuration in version v1beta2\" }}}}\n\
+         {{{{- end }}}}\n\
          {{{{- $set := include \"roadstead.theirs\" . | fromYaml }}}}{}",
-        FIXED.map(is_as_set).concat()
+        FIXED.map(is_as_set).concat(),
+        port = Values::default().ports.visibility
     );
     Ok([
         define("image", &image),

@@ -355,6 +355,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
             node_selector: BTreeMap::new(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            asks_topology: false,
         }],
         problems: Vec::new(),
         beyond: None,

@@ -128,6 +128,10 @@ async fn a_value_that_the_schema_does_not_know_is_refused() {
             "configuration.namespace=a",
             "namespace is a, but the installation sets",
         ),
+        (
+            "configuration.apiVersion=config.kueue.x-k8s.io/v1beta1,ports.visibility=18082",
+            "ports.visibility: a configuration of version config.kueue.x-k8s.io/v1beta1 cannot choose it",
+        ),
     ] {
         let mut helm = Command::new(tool(Program::Helm).await);
         helm.args(["template", "roadstead"])
@@ -147,6 +151,18 @@ async fn a_key_that_the_installation_sets_may_be_set_to_the_same_value() {
     let set = "configuration.webhook.port=9443,configuration.health.healthProbeBindAddress=:8081";
     let found = rendered("roadstead-manager", &["--set", set]).await;
     assert_eq!(found.len(), rendered("roadstead-manager", &[]).await.len());
+}
+
+#[tokio::test]
+async fn a_configuration_of_the_older_version_gets_no_key_that_only_the_newer_one_has() {
+    let text = async |more: &[&str]| {
+        let found = rendered("roadstead-worker", more).await;
+        let map = { found.into_iter() }.find(|(name, _)| name.starts_with("ConfigMap "));
+        map.unwrap().1["data"]["config.yaml"].as_str().unwrap().to_owned()
+    };
+    let version = "configuration.apiVersion=config.kueue.x-k8s.io/v1beta1";
+    assert!(text(&[]).await.contains("visibilityServer"));
+    assert!(!text(&["--set", version]).await.contains("visibilityServer"));
 }
 
 #[tokio::test]

@@ -25,10 +25,11 @@ pub use document::{Document, DocumentKind};
 pub use gates::{FeatureGate, FeatureGates, GateProblem, RetiredGate};
 pub use model::{
     AdmissionFairSharing, CertManagement, Config, CustomLabel, DEFAULT_STEP_SIZE, DeviceClassMapping,
-    DeviceMeter, DeviceSource, ExecConfig, ExecEnv, ExecProvider, FairSharing, Health, IncrementalDispatcher,
-    Integrations, LabelSourceKind, LeaderElection, Metrics, MultiKueue, PodOptions, PreemptionStrategy,
-    QuotaCheckStrategy, RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls,
-    TlsVersion, TransformationStrategy, VisibilityServer, WaitForPodsReady, WebhookServer,
+    DeviceExpression, DeviceMeter, DeviceSelector, DeviceSource, ExecConfig, ExecEnv, ExecProvider,
+    FairSharing, Health, IncrementalDispatcher, Integrations, LabelSourceKind, LeaderElection, Metrics,
+    MultiKueue, PodOptions, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp, Requeuing,
+    ResourceTransformation, Resources, Retention, Tls, TlsVersion, TransformationStrategy, VisibilityServer,
+    WaitForPodsReady, WebhookServer,
 };
 pub use roadstead::{Roadstead, RoadsteadMultiKueue, RoadsteadWebhook, WorkerLostPolicy};
 pub use scalar::{BindAddress, GroupVersionKindName, parse_go_duration};

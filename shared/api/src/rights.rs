@@ -115,6 +115,7 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
         rule("apps", &["replicasets"], &["get"]),
         rule("batch", &["jobs"], &child),
         rule("jobset.x-k8s.io", &["jobsets"], &child),
+        rule("leaderworkerset.x-k8s.io", &["leaderworkersets"], &child),
         rule("kubeflow.org", &["pytorchjobs"], &child),
         rule("ray.io", &["rayclusters", "rayjobs"], &child),
         rule("scheduling.sigs.k8s.io", &["podgroups"], &child),

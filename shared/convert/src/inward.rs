@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::accounting::{Accounting, Boost};
 use crate::queues::toleration;
-use crate::template;
+use crate::{template, topology};
 
 /// A Workload by itself: its requests are those of the templates, without limit ranges, runtime classes and the administrator's rules. A
 /// process that decides about quota uses [`counted_workload`].
@@ -156,6 +156,7 @@ fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findin
             .topology_request
             .as_ref()
             .and_then(|request| request.pod_set_group_name.clone()),
+        asks_topology: set.topology_request.as_deref().is_some_and(topology::asks),
     }
 }
 

@@ -21,6 +21,7 @@ mod inward;
 mod outward;
 mod queues;
 mod template;
+mod topology;
 pub mod validate;
 pub mod versions;
 
@@ -36,3 +37,4 @@ pub use outward::{
 pub use queues::{
     check, cluster_queue, cohort, flavor, local_queue, past_usage, queue_view, says_inactive, selector,
 };
+pub use topology::topology_request;

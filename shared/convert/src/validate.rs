@@ -11,7 +11,7 @@ mod resource_flavor;
 mod workload;
 
 pub use appwrapper::{appwrapper, appwrapper_update};
-pub use cluster_queue::cluster_queue;
+pub use cluster_queue::{cluster_queue, cluster_queue_warnings};
 pub use cohort::cohort;
 pub use resource_flavor::resource_flavor;
 pub use workload::workload;

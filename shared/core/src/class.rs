@@ -110,6 +110,7 @@ fn describe(workload: &Workload, text: &mut String) {
             affinity,
             tolerations,
             group,
+            asks_topology,
         } = pod_set;
         let _ = write!(text, "\n{name}\u{1}{count}\u{1}{min_count:?}");
         for (resource, amount) in requests {
@@ -120,6 +121,9 @@ fn describe(workload: &Workload, text: &mut String) {
         }
         if let Some(group) = group {
             let _ = write!(text, "\u{5}{group}");
+        }
+        if *asks_topology {
+            text.push('\u{7}');
         }
         if let Some(gone) = workload.status.reclaimable.get(name) {
             let _ = write!(text, "\u{4}{gone}");

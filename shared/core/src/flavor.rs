@@ -2,7 +2,7 @@
 //!
 //! The search for the flavors that a workload gets is a part of [`nominate`](crate::nominate). *Source*: `spec/admission-engine.md 2.5`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::name::FlavorName;
 use crate::queue::Flavor;
@@ -29,17 +29,32 @@ pub enum Remedy {
     Configuration,
 }
 
-/// Whether the nodes of a flavor accept the pods of a pod set; else the reason. `keys`: the label keys that the flavors of the resource
-/// group define. *Source*: `spec/admission-engine.md 2.5.2`.
-pub(crate) fn suits<'k>(
+/// The cluster that places pods by topology, if their pod set asks for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// This one. *Limit*: topology-aware placement is not built, so no flavor suits such a pod set.
+    Here,
+    /// A worker of the federation, or none, because the gate is off.
+    Elsewhere,
+}
+
+/// Whether the nodes of a flavor accept the pods of a pod set; else the reason. *Source*: `spec/admission-engine.md 2.5.2`.
+pub(crate) fn suits(
     flavors: &BTreeMap<FlavorName, Flavor>,
     name: &FlavorName,
     pod_set: &PodSet,
-    keys: impl FnOnce() -> BTreeSet<&'k str>,
+    placement: Placement,
 ) -> Result<(), String> {
     let Some(flavor) = flavors.get(name) else {
         return Err(format!("flavor {name} not found"));
     };
+    if pod_set.asks_topology && placement == Placement::Here {
+        // Why the second half: the reference has flavors for such pods, so its users would look for one.
+        return Err(format!(
+            "Flavor \"{name}\" does not support TopologyAwareScheduling, which is not built here: remove the topology annotations of \
+             the pod template"
+        ));
+    }
     if let Some(taint) = flavor
         .taints
         .iter()
@@ -53,9 +68,7 @@ pub(crate) fn suits<'k>(
             taint.time_added.as_deref().unwrap_or("<nil>")
         ));
     }
-    // Why first: most pods select nothing.
-    let selects = !pod_set.node_selector.is_empty() || !pod_set.affinity.is_empty();
-    if !selects || selected(flavor, pod_set, &keys()) {
+    if selected(flavor, pod_set) {
         Ok(())
     } else {
         Err(format!("flavor {name} doesn't match node affinity"))
@@ -90,18 +103,15 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     on_fits && key_fits && (exists || value.as_deref().unwrap_or("") == taint.value)
 }
 
-/// Node selector and required affinity, restricted to the keys that flavors of the group define.
-fn selected(flavor: &Flavor, pod_set: &PodSet, keys: &BTreeSet<&str>) -> bool {
+/// Node selector and required affinity, restricted to the keys that the flavor defines.
+fn selected(flavor: &Flavor, pod_set: &PodSet) -> bool {
     let labels = &flavor.node_labels;
-    let by_selector = pod_set
-        .node_selector
-        .iter()
-        .filter(|(key, _)| keys.contains(key.as_str()))
-        .all(|(key, value)| labels.get(key) == Some(value));
+    let by_selector = { pod_set.node_selector.iter() }
+        .all(|(key, value)| labels.get(key).is_none_or(|defined| defined == value));
     let term_fits = |term: &AffinityTerm| {
         term.expressions
             .iter()
-            .filter(|e| keys.contains(e.key.as_str()))
+            .filter(|e| labels.contains_key(&e.key))
             .all(|e| e.matches(labels))
     };
     by_selector && (pod_set.affinity.is_empty() || pod_set.affinity.iter().any(term_fits))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::flavor::{Category, Remedy};
+use crate::flavor::{Category, Placement, Remedy};
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
@@ -48,6 +48,8 @@ pub struct Head<'a> {
     pub queue: &'a CompiledQueue,
     /// The node of its ClusterQueue.
     pub node: NodeId,
+    /// The cluster that places its pods by topology.
+    pub placement: Placement,
     /// Effective priority.
     pub priority: i64,
     /// Its place in queue order.

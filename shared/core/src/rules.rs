@@ -74,6 +74,8 @@ pub struct Rules {
     pub prioritize_preemptor: Switch,
     /// Gate `RecomputeAssignmentUponPreemptionTargetsOverlap`; only the cycle reads it.
     pub recompute_overlap: Switch,
+    /// Gate `TopologyAwareScheduling`: whether requests for places by topology count.
+    pub topology: Switch,
 }
 
 impl Default for Rules {
@@ -88,6 +90,7 @@ impl Default for Rules {
             priority_in_cohort: Switch::On,
             prioritize_preemptor: Switch::Off,
             recompute_overlap: Switch::On,
+            topology: Switch::On,
         }
     }
 }

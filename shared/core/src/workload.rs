@@ -126,6 +126,8 @@ pub struct PodSet {
     pub tolerations: Vec<Toleration>,
     /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
     pub group: Option<String>,
+    /// Whether `topologyRequest` asks for places by topology.
+    pub asks_topology: bool,
 }
 
 impl PodSet {

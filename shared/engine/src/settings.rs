@@ -83,6 +83,7 @@ fn rules(config: &Config) -> Rules {
         priority_in_cohort: gate(FeatureGate::PrioritySortingWithinCohort),
         prioritize_preemptor: gate(FeatureGate::PrioritizePreemptorWorkloads),
         recompute_overlap: gate(FeatureGate::RecomputeAssignmentUponPreemptionTargetsOverlap),
+        topology: gate(FeatureGate::TopologyAwareScheduling),
     }
 }
 

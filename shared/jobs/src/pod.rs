@@ -273,9 +273,15 @@ fn end(pod: Member<'_>) -> Option<Outcome> {
     })
 }
 
-/// The part of a pod that its Workload counts: its spec. *Source*: `spec/jobs.md 12.5`.
+/// The part of a pod that its Workload counts: its spec, and what it asks about topology. *Source*: `spec/jobs.md 8, 12.5`.
 fn template(pod: Member<'_>) -> Value {
-    json!({ "spec": json::at(pod.data, &["spec"]) })
+    let mut template = json!({ "spec": json::at(pod.data, &["spec"]) });
+    for key in annotations::TOPOLOGY_REQUEST {
+        if let Some(text) = annotation(pod.meta, key) {
+            json::set(&mut template, &["metadata", "annotations", key], json!(text));
+        }
+    }
+    template
 }
 
 fn is_released(pod: Member<'_>) -> bool {

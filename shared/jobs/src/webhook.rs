@@ -123,6 +123,18 @@ fn is_elastic(job: Member<'_>, gates: &FeatureGates) -> bool {
         && annotation(job.meta, annotations::ELASTIC_JOB) == Some(labels::TRUE)
 }
 
+/// What a new job asks for in vain, for its user to read. *Source*: `spec/jobs.md 6`.
+pub fn warnings(job: Member<'_>) -> Vec<String> {
+    if annotation(job.meta, annotations::ELASTIC_JOB) != Some(labels::TRUE) {
+        return Vec::new();
+    }
+    let key = annotations::ELASTIC_JOB;
+    vec![format!(
+        "annotation {key} has no effect: elastic jobs are not built yet. A job whose size is changed while it runs is stopped, and waits \
+         anew in its new size"
+    )]
+}
+
 fn common_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = Vec::new();
     subdomain(

@@ -24,7 +24,9 @@ kind: RoadsteadConfiguration
 {{- end }}
 
 {{- define "roadstead.config" -}}
-{{ mergeOverwrite (include "roadstead.theirs" . | fromYaml) .Values.configuration | toYaml }}
+{{- $theirs := include "roadstead.theirs" . | fromYaml }}
+{{- if (eq (dig "apiVersion" "" .Values.configuration) "config.kueue.x-k8s.io/v1beta1") }}{{- $_ := unset $theirs "visibilityServer" }}{{- end }}
+{{- mergeOverwrite $theirs .Values.configuration | toYaml }}
 ---
 {{ mergeOverwrite (include "roadstead.ours" . | fromYaml) .Values.roadsteadConfiguration | toYaml }}
 {{- end }}
@@ -35,6 +37,9 @@ kind: RoadsteadConfiguration
 {{- end }}
 {{- if ne (len (uniq (values .Values.ports))) (len .Values.ports) }}
 {{- fail "ports: each must be another one" }}
+{{- end }}
+{{- if and (eq (dig "apiVersion" "" .Values.configuration) "config.kueue.x-k8s.io/v1beta1") (ne (int .Values.ports.visibility) 8082) }}
+{{- fail "ports.visibility: a configuration of version config.kueue.x-k8s.io/v1beta1 cannot choose it; allowed is 8082, or write configuration in version v1beta2" }}
 {{- end }}
 {{- $set := include "roadstead.theirs" . | fromYaml }}
 {{- $wanted := dig "health" "healthProbeBindAddress" "" $set | toString }}

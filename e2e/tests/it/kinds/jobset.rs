@@ -177,7 +177,7 @@ fn a_jobset_ends_where_the_server_and_the_controllers_are_played() {
     });
 }
 
-/// Spec: jobs 7.2, 7.3, 15.59, 15.60
+/// Spec: jobs 7.2, 7.3, 8, 15.59, 15.60; multikueue 11.88 (deviation)
 #[test]
 fn a_jobset_is_defaulted_and_checked_by_our_webhooks() {
     play("jobset-checked", &[(EAST, "4")], async |room| {
@@ -207,6 +207,15 @@ fn a_jobset_is_defaulted_and_checked_by_our_webhooks() {
             place.contains("spec.replicatedJobs[1].template.spec.template.metadata.annotations"),
             "{place}"
         );
+        let mut placed = jobset(room, "placed", 600);
+        let template = &mut placed["spec"]["replicatedJobs"][1]["template"]["spec"]["template"];
+        template["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] = json!("rack");
+        submit(room, EAST, placed).await;
+        let waits = |w: &Value| condition(w, "QuotaReserved").as_deref() == Some("False NoMatchingFlavor");
+        let waiting = room.workload(EAST, "placed", waits).await;
+        let asked = &waiting["spec"]["podSets"][1]["topologyRequest"];
+        assert_eq!(*asked, json!({"required": "rack"}));
+        room.delete(EAST, &jobsets(), "placed").await;
         submit(room, EAST, jobset(room, "right", 600)).await;
         room.workload(EAST, "right", |w| is_true(w, "Admitted")).await;
         room.until(EAST, &jobsets(), "right", |j| j["spec"]["suspend"] == false)

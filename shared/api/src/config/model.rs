@@ -474,8 +474,24 @@ pub struct DeviceMeter {
     pub name: String,
     /// Driver that publishes the devices.
     pub driver: String,
-    /// CEL expression that picks devices; `None` takes all of the driver.
-    pub device_selector: Option<String>,
+    /// What picks devices; `None` takes all of the driver.
+    pub device_selector: Option<DeviceSelector>,
+}
+
+/// What picks devices, as in a `DeviceClass`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSelector {
+    /// An expression about one device.
+    pub cel: Option<DeviceExpression>,
+}
+
+/// A CEL expression about a device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceExpression {
+    /// Its text; it is not evaluated, because dynamic resource allocation is not built.
+    pub expression: String,
 }
 
 /// `objectRetentionPolicies.workloads`; `None` keeps for ever, zero removes at once.

@@ -203,7 +203,7 @@ fn every_section_can_be_written() {
         "resources": {"excludeResourcePrefixes": ["x"], "quotaCheckStrategy": "IgnoreUndeclared",
             "transformations": [{"input": "i", "strategy": "Replace", "multiplyBy": "m", "outputs": {"cpu": 2, "memory": "1.5Gi"}}],
             "deviceClassMappings": [{"name": "d", "deviceClassNames": ["e"],
-                "sources": [{"counter": {"name": "n", "driver": "f", "deviceSelector": "true"}}]}]},
+                "sources": [{"counter": {"name": "n", "driver": "f", "deviceSelector": {"cel": {"expression": "true"}}}}]}]},
         "objectRetentionPolicies": {"workloads": {"afterFinished": "0s", "afterDeactivatedByKueue": "168h"}},
         "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 1234},
         "featureGates": {"MultiKueue": false},

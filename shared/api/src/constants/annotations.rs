@@ -37,6 +37,16 @@ pub const PODSET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS: &str =
     "kueue.x-k8s.io/podset-slice-required-topology-constraints";
 /// On a pod template: name shared by two pod sets that must be in the same domain.
 pub const PODSET_GROUP_NAME: &str = "kueue.x-k8s.io/podset-group-name";
+/// The annotations of a pod template that ask for places by topology.
+pub const TOPOLOGY_REQUEST: [&str; 7] = [
+    PODSET_REQUIRED_TOPOLOGY,
+    PODSET_PREFERRED_TOPOLOGY,
+    PODSET_UNCONSTRAINED_TOPOLOGY,
+    PODSET_SLICE_REQUIRED_TOPOLOGY,
+    PODSET_SLICE_SIZE,
+    PODSET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS,
+    PODSET_GROUP_NAME,
+];
 /// On a pod template: shift of the index in the rank label.
 pub const POD_INDEX_OFFSET: &str = "kueue.x-k8s.io/pod-index-offset";
 /// On a pod: the group it belongs to; same as the label.

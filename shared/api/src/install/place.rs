@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::values::{Refusal, Values, merge};
+use super::values::{NEWER, Refusal, Values, merge};
 use crate::rights::Process;
 
 /// Group of the configuration file.
@@ -76,6 +76,11 @@ impl Place {
     pub fn of(process: Process, namespace: &str, values: &Values) -> Result<Self, Refusal> {
         let ports = Ports::of(values);
         let [mut theirs, mut ours] = configuration(namespace, &ports);
+        if values.is_older()
+            && let Some(keys) = theirs.as_object_mut()
+        {
+            keys.remove(NEWER);
+        }
         values.check(&theirs)?;
         merge(&mut theirs, &values.configuration);
         merge(&mut ours, &values.roadstead_configuration);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::rights::Process;
+use crate::visibility::PROCESS_PORT;
 
 /// Limit: useful replicas; one leads, the others serve webhooks and wait.
 const REPLICAS_MAX: u16 = 5;
@@ -21,6 +22,11 @@ pub const FIXED: [(&[&str], &str); 4] = [
     (&["visibilityServer", "bindPort"], "ports.visibility"),
     (&["namespace"], "the namespace of the installation"),
 ];
+
+/// The version of the `Configuration` without key [`NEWER`].
+pub const OLDER: &str = "config.kueue.x-k8s.io/v1beta1";
+/// The key that the installation does not write into a `Configuration` of version [`OLDER`], whose reader refuses it.
+pub const NEWER: &str = "visibilityServer";
 
 /// The values of an installation. Every key is optional; an unknown one is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -170,7 +176,7 @@ impl Default for Ports {
             health: 8081,
             metrics: 8443,
             webhook: 9443,
-            visibility: crate::visibility::PROCESS_PORT,
+            visibility: PROCESS_PORT,
         }
     }
 }
@@ -245,6 +251,12 @@ impl Values {
         serde_json::from_value(values)
     }
 
+    /// Whether `configuration` is of version [`OLDER`].
+    pub(super) fn is_older(&self) -> bool {
+        let version = self.configuration.get("apiVersion");
+        version.and_then(Value::as_str) == Some(OLDER)
+    }
+
     /// Checks the values for contradictions, also with the `Configuration` that the installation writes for them; each error names the key
     /// and the allowed values.
     ///
@@ -285,6 +297,13 @@ impl Values {
             wrong.push(format!(
                 "configuration.{} is {found}, but the installation sets {set}; leave it out and use {instead}",
                 path.join(".")
+            ));
+        }
+        if self.is_older() && self.ports.visibility != PROCESS_PORT {
+            wrong.push(format!(
+                "ports.visibility is {}, but a configuration of version {OLDER} cannot choose it; allowed is {PROCESS_PORT}, or write \
+                 configuration in version v1beta2",
+                self.ports.visibility
             ));
         }
         if wrong.is_empty() {
@@ -388,6 +407,28 @@ mod tests {
                  ports.visibility",
                 "configuration.namespace is kueue, but the installation sets kueue-system; leave it out and use the namespace of the \
                  installation",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_configuration_of_the_older_version_gets_no_key_that_only_the_newer_one_has() {
+        let installed = |configuration: Value| {
+            let values: Values = from_value(json!({"configuration": configuration})).unwrap();
+            let config = Place::of(Process::Worker, "kueue-system", &values)
+                .unwrap()
+                .config;
+            let (theirs, _ours) = config.split_once("\n---\n").unwrap();
+            serde_json::from_str::<Value>(theirs).unwrap()
+        };
+        let older = json!({"apiVersion": OLDER, "kind": "Configuration"});
+        assert_eq!(installed(older.clone()).get(NEWER), None);
+        assert!(installed(json!({})).get(NEWER).is_some());
+        assert_eq!(
+            refused(json!({"configuration": older, "ports": {"visibility": 18_082}})),
+            [
+                "ports.visibility is 18082, but a configuration of version config.kueue.x-k8s.io/v1beta1 cannot choose it; allowed is \
+                 8082, or write configuration in version v1beta2"
             ]
         );
     }

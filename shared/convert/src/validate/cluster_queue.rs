@@ -142,6 +142,13 @@ fn was_as_wrong(old: &api::ClusterQueue, rule: &api::AdmissionCheckStrategyRule)
     })
 }
 
+/// What a ClusterQueue asks for in vain, for its administrator to read.
+pub fn cluster_queue_warnings(queue: &api::ClusterQueue) -> Vec<String> {
+    let concurrent = queue.spec.concurrent_admission_policy.is_some();
+    let text = "spec.concurrentAdmissionPolicy has no effect: concurrent admission is not built yet";
+    concurrent.then(|| text.to_owned()).into_iter().collect()
+}
+
 /// Rule 10: concurrent admission.
 fn concurrent(
     old: Option<&api::ClusterQueue>,

@@ -1,11 +1,14 @@
 //! A head of a round: what it would get, and what becomes of it.
 
-use crate::flavor::{Category, Remedy};
+use crate::check::MULTIKUEUE_CONTROLLER;
+use crate::flavor::{Category, Placement, Remedy};
 use crate::ground::Footprint;
 use crate::hierarchy::NodeId;
 use crate::nominate::{Facts, Head, Mode, Nomination, Restriction, nominate};
 use crate::pending::{Needs, Ticket};
+use crate::queue::ClusterQueue;
 use crate::reason::Reason;
+use crate::rules::Switch;
 use crate::state::State;
 use crate::table::{ClusterId, WorkloadId};
 
@@ -89,6 +92,7 @@ impl State {
             workload: &record.workload,
             queue: &queue.compiled,
             node: queue.node,
+            placement: self.placement(&queue.spec),
             priority: ticket.rank.priority(),
             queue_time: ticket.rank.since(),
             progress: progress.map(|(progress, _)| progress),
@@ -100,5 +104,17 @@ impl State {
             rules: &self.settings.rules,
         };
         Some(nominate(&mut facts, &head, restriction))
+    }
+
+    /// The cluster that places the pods of a queue by topology.
+    fn placement(&self, queue: &ClusterQueue) -> Placement {
+        let federated = |name| {
+            let check = self.checks.get(name);
+            check.is_some_and(|check| check.controller == MULTIKUEUE_CONTROLLER)
+        };
+        match self.settings.rules.topology {
+            Switch::On if !queue.checks.iter().any(|rule| federated(&rule.name)) => Placement::Here,
+            Switch::On | Switch::Off => Placement::Elsewhere,
+        }
     }
 }

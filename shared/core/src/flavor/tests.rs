@@ -252,6 +252,31 @@ fn node_selection_counts_only_for_labels_that_the_flavors_define() {
     case.gives(&[pod.clone()], &["cpu=f2"]);
     pod.affinity.push(term("zone", "a"));
     case.gives(&[pod], &["cpu=f1"]);
+
+    let case = case.edit("f2", |f| label(f, "zone", "b"));
+    let mut pod = pods(1, 1);
+    pod.node_selector.insert("type".to_owned(), "spot".to_owned());
+    pod.node_selector.insert("zone".to_owned(), "a".to_owned());
+    case.gives(&[pod.clone()], &["cpu=f1"]);
+    pod.node_selector.remove("zone");
+    pod.affinity = vec![term("zone", "a")];
+    case.gives(&[pod], &["cpu=f1"]);
+}
+
+/// Spec: admission-engine 2.5.2.
+#[test]
+fn no_flavor_suits_pods_that_ask_for_places_by_topology() {
+    let pod = PodSet {
+        asks_topology: true,
+        ..pods(1, 1)
+    };
+    let remedy = one_flavor(4).refuses(
+        &[pod],
+        Category::NoMatchingFlavor,
+        "couldn't assign flavors to pod set main: Flavor \"default\" does not support TopologyAwareScheduling, which is not \
+         built here: remove the topology annotations of the pod template",
+    );
+    assert_eq!(remedy, Remedy::Configuration);
 }
 
 /// Spec: admission-engine 9.4 B073 B074.

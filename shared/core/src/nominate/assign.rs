@@ -344,7 +344,7 @@ impl<'a> Assigner<'a> {
                 continue;
             }
             last = Some(index);
-            let offer = match self.suits(members, flavors, flavor) {
+            let offer = match self.suits(members, flavor) {
                 Ok(()) => self.offer(flavor, at, wanted, assigned, &mut choice.reasons),
                 Err(reason) => {
                     choice.reasons.push(reason);
@@ -426,23 +426,11 @@ impl<'a> Assigner<'a> {
             })
     }
 
-    fn suits(
-        &self,
-        members: &[usize],
-        flavors: &[CompiledFlavor],
-        flavor: &CompiledFlavor,
-    ) -> Result<(), String> {
-        let keys = || -> BTreeSet<&str> {
-            flavors
-                .iter()
-                .filter_map(|other| self.flavors.get(&other.name))
-                .flat_map(|other| other.node_labels.keys().map(String::as_str))
-                .collect()
-        };
+    fn suits(&self, members: &[usize], flavor: &CompiledFlavor) -> Result<(), String> {
         members
             .iter()
             .filter_map(|at| self.head.workload.pod_sets.get(*at))
-            .try_for_each(|pod_set| suits(self.flavors, &flavor.name, pod_set, keys))
+            .try_for_each(|pod_set| suits(self.flavors, &flavor.name, pod_set, self.head.placement))
     }
 
     /// What one flavor offers for everything its group covers. *Source*: `spec/admission-engine.md 2.5.3`.

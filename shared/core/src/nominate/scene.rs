@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CompiledQueue, Facts, Head, Mode, Nomination, Progress, Restriction, nominate};
+use crate::flavor::Placement;
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
@@ -174,6 +175,7 @@ impl Scene {
             workload,
             queue: &compiled,
             node,
+            placement: Placement::Here,
             priority: i64::from(workload.priority),
             queue_time: workload.created,
             progress,

@@ -9,6 +9,7 @@ use crate::condition::Truth;
 use crate::cycle::{Decision, HEADS_PER_CYCLE};
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{Check, LocalQueue, QueueRef, Selector, StopPolicy, Strategy};
+use crate::rules::Switch;
 use crate::status::{CheckPhase, CheckState, Requeue};
 use crate::workload::{Operator, Requirement, Workload};
 
@@ -455,6 +456,33 @@ fn topologies_are_refused_with_a_way_out() {
         "Ready",
         "placement happens on the worker"
     );
+}
+
+/// Spec: admission-engine 2.5.2; multikueue 11.88 (deviation)
+#[test]
+fn pods_that_ask_for_places_by_topology_wait_unless_a_worker_places_them() {
+    let placed = || {
+        let mut workload = asks("a", 1, 1);
+        workload.pod_sets[0].asks_topology = true;
+        workload
+    };
+    let mut world = World::new(cores(10));
+    world.put(placed());
+    let told = world.run();
+    assert!(
+        told[0].starts_with("a: NoMatchingFlavor couldn't assign flavors"),
+        "{told:?}"
+    );
+    world.tell(Event::Check(check("mk", MULTIKUEUE_CONTROLLER)));
+    let mut queue = cores(10);
+    queue.checks = vec![rule("mk")];
+    world.tell(Event::ClusterQueue(Box::new(queue)));
+    assert_eq!(world.run(), ["a: reserved"]);
+
+    let mut world = World::new(cores(10));
+    world.state.settings.rules.topology = Switch::Off;
+    world.put(placed());
+    assert_eq!(world.run(), ["a: reserved"]);
 }
 
 /// Spec: admission-engine 9.3 B062.

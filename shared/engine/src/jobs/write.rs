@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
-use roadstead_api::config::LabelSourceKind;
+use roadstead_api::config::{FeatureGate, LabelSourceKind};
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::{Made, Priority};
@@ -206,6 +206,15 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
         priority,
         max_execution_secs: roadstead_jobs::labels::max_execution_secs(meta),
     });
+    if jobs
+        .config
+        .feature_gates
+        .enabled(FeatureGate::TopologyAwareScheduling)
+    {
+        for set in &mut workload.spec.pod_sets {
+            set.topology_request = roadstead_convert::topology_request(&set.template);
+        }
+    }
     if !scene.maker_notes.is_empty() {
         let notes = workload.metadata.annotations.get_or_insert_default();
         notes.extend(scene.maker_notes.clone());

@@ -42,6 +42,14 @@ pub(super) fn warned(mut answer: AdmissionResponse, request: &Request, why: &str
     answer
 }
 
+/// The same answer, with more warnings.
+pub(super) fn with_warnings(mut answer: AdmissionResponse, warnings: Vec<String>) -> AdmissionResponse {
+    if !warnings.is_empty() {
+        answer.warnings.get_or_insert_default().extend(warnings);
+    }
+    answer
+}
+
 pub(super) fn unless(request: &Request, problems: &[Problem]) -> AdmissionResponse {
     if problems.is_empty() {
         return allowed(request);

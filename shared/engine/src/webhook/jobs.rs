@@ -19,7 +19,7 @@ use roadstead_kinds::rows;
 use roadstead_kubeio::failure::Failure;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
-use super::answers::{Request, is_leaving, unless, warned};
+use super::answers::{Request, is_leaving, unless, warned, with_warnings};
 use super::{Filled, own};
 use crate::ancestors::{self, Missing};
 use crate::caches::{Caches, member, member_mut};
@@ -138,6 +138,9 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
     let mut answer = unless(request, &problems);
     if kind.kind() == ROW {
         answer = own::hinted(answer, request);
+    }
+    if request.operation == Operation::Create {
+        answer = with_warnings(answer, rules::warnings(new));
     }
     match standing(caches, config, &namespace) {
         Namespace::Outside => {

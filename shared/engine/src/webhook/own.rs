@@ -15,7 +15,7 @@ use roadstead_jobs::problem::Problem;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, patched, validate_path};
 use serde::de::DeserializeOwned;
 
-use super::answers::{Request, is_leaving, unless, value};
+use super::answers::{Request, is_leaving, unless, value, with_warnings};
 use super::registration::{VERSION, managers};
 
 /// The handlers of all our kinds that have webhooks, by path.
@@ -35,26 +35,35 @@ pub(super) fn handlers(config: &Arc<Config>) -> Vec<(String, AdmissionHandler)> 
         (mutate("Workload"), minimum),
         (
             validate("ClusterQueue"),
-            validating::<ClusterQueue>(config, validate::cluster_queue),
+            validating::<ClusterQueue>(config, validate::cluster_queue, validate::cluster_queue_warnings),
         ),
         (
             validate("Cohort"),
-            validating::<Cohort>(config, |_old, new, _gates| validate::cohort(new)),
+            validating::<Cohort>(config, |_old, new, _gates| validate::cohort(new), no_warnings),
         ),
         (
             validate("ResourceFlavor"),
-            validating::<ResourceFlavor>(config, |_old, new, _gates| validate::resource_flavor(new)),
+            validating::<ResourceFlavor>(
+                config,
+                |_old, new, _gates| validate::resource_flavor(new),
+                no_warnings,
+            ),
         ),
         (
             validate("Workload"),
-            validating::<Workload>(config, validate::workload),
+            validating::<Workload>(config, validate::workload, no_warnings),
         ),
     ]
+}
+
+const fn no_warnings<K>(_new: &K) -> Vec<String> {
+    Vec::new()
 }
 
 fn validating<K: Resource<DynamicType = ()> + DeserializeOwned + Debug + 'static>(
     config: &Arc<Config>,
     rules: fn(Option<&K>, &K, &FeatureGates) -> Vec<Problem>,
+    warnings: fn(&K) -> Vec<String>,
 ) -> AdmissionHandler {
     let config = config.clone();
     Arc::new(move |mut request| {
@@ -65,13 +74,14 @@ fn validating<K: Resource<DynamicType = ()> + DeserializeOwned + Debug + 'static
             // Why: no rule is about managed fields, and they are half of the text that is parsed again below.
             object.metadata.managed_fields = None;
         }
-        check(&request, rules, &config.feature_gates)
+        check(&request, rules, warnings, &config.feature_gates)
     })
 }
 
 fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
     request: &Request,
     rules: fn(Option<&K>, &K, &FeatureGates) -> Vec<Problem>,
+    warnings: fn(&K) -> Vec<String>,
     gates: &FeatureGates,
 ) -> AdmissionResponse {
     let (asked, known) = (&request.kind, K::kind(&()));
@@ -93,7 +103,12 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
     };
     // Why an unreadable old object counts as none: only the new one can repair it.
     let old = value(request.old_object.as_ref()).and_then(|old| serde_json::from_value(old).ok());
-    unless(request, &rules(old.as_ref(), &new, gates))
+    let answer = unless(request, &rules(old.as_ref(), &new, gates));
+    // Why not when it changes: clients show warnings with each write, and controllers write these objects often.
+    match request.operation {
+        Operation::Create => with_warnings(answer, warnings(&new)),
+        Operation::Update | Operation::Delete | Operation::Connect => answer,
+    }
 }
 
 /// Gives an `AppWrapper` without a queue label the configured default queue; an empty label counts as none.

@@ -506,3 +506,18 @@ fn a_single_pod_is_a_job_of_one() {
     assert!(one(&ended, |pod| PlainPod.tend(pod, None, asks_for_more)).is_none());
     assert_eq!(done(&one(&ended, |pod| PlainPod.release(pod))).0, ["a"]);
 }
+
+/// Spec: jobs 8, 12.5
+#[test]
+fn what_a_pod_asks_about_topology_is_in_its_template_and_no_other_annotation() {
+    const TOPOLOGY: &str = "kueue.x-k8s.io/podset-required-topology";
+    let mut single = with(pod("a", "x"), TOPOLOGY, "rack");
+    single["metadata"]["labels"] = json!({QUEUE: "q"});
+    let template = |pod: &Value| {
+        let found = one(pod, |pod| PlainPod.pod_sets(pod)).unwrap();
+        found[0].template["metadata"].clone()
+    };
+    assert_eq!(template(&single), json!({"annotations": {TOPOLOGY: "rack"}}));
+    single["metadata"]["annotations"] = json!({COUNT: "3"});
+    assert_eq!(template(&single), Value::Null);
+}

@@ -198,6 +198,26 @@ fn an_elastic_job_takes_neither_partial_admission_nor_a_fixed_place() {
     );
 }
 
+/// Not built yet, and told instead of ignored (unlike the anchor).
+///
+/// Spec: multikueue 11.90 (deviation)
+#[test]
+fn the_user_of_an_elastic_job_is_told_that_it_is_not_built() {
+    let told = |annotations: Value| {
+        let job = job(json!({QUEUE: "q"}), annotations, true);
+        one(&job, |job| warnings(job.first()))
+    };
+    let warnings = told(json!({"kueue.x-k8s.io/elastic-job": "true"}));
+    assert!(
+        warnings[0].starts_with(
+            "annotation kueue.x-k8s.io/elastic-job has no effect: elastic jobs are not built yet."
+        ),
+        "{warnings:?}"
+    );
+    assert!(told(json!({"kueue.x-k8s.io/elastic-job": "false"})).is_empty());
+    assert!(told(json!({})).is_empty());
+}
+
 /// Spec: jobs 8, 15.60.
 #[test]
 fn the_topology_annotations_of_the_template_are_checked() {

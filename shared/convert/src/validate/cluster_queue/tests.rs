@@ -228,6 +228,12 @@ fn concurrent_admission_has_rules_of_its_own() {
         json!({"concurrentAdmissionPolicy": {"migration": {"mode": mode, "constraints": constraints}},
             "resourceGroups": [group(&["cpu"], &[("f", vec![quota("cpu", "1")])])]})
     };
+    let told = |spec: &Value| cluster_queue_warnings(&queue(spec));
+    assert_eq!(
+        told(&policy("TryPreferredFlavors", Value::Null)),
+        ["spec.concurrentAdmissionPolicy has no effect: concurrent admission is not built yet"]
+    );
+    assert!(told(&json!({})).is_empty());
     let on = gates("ConcurrentAdmission", true);
     let check_on =
         |spec: Value, expect: &[&str]| compare(&cluster_queue(None, &queue(&spec), &on), expect, &spec);
