@@ -209,13 +209,37 @@ fn describe(args: &Uninstall, found: &[Value], definitions: &[Value], data: &[St
     lines.join("\n")
 }
 
+/// What the jobs of managers would miss without the process.
+fn sent_by_managers(workloads: &[Value]) -> Option<String> {
+    let origin = |workload: &Value| {
+        workload["metadata"]["labels"][labels::MULTIKUEUE_ORIGIN]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let origins: BTreeSet<String> = workloads.iter().filter_map(origin).collect();
+    let origins: Vec<String> = origins.into_iter().collect();
+    (!origins.is_empty()).then(|| {
+        format!(
+            "warning: {} Workloads of managers are here (multiKueue.origin {}): without this process their waiting jobs do not start, and \
+             running ones are not stopped if their manager is lost; first take the cluster out of its federation, on the management \
+             cluster: roadstead cluster leave NAME --kubeconfig FILE",
+            workloads.len(),
+            origins.join(", ")
+        )
+    })
+}
+
 impl Site {
     /// Objects with the label of an installation.
     pub(super) async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
         self.labelled(kinds, &format!("{}={name}", owned::LABEL)).await
     }
 
-    async fn labelled(&self, kinds: &[ApiResource], selector: &str) -> Result<Vec<Value>, Failure> {
+    pub(super) async fn labelled(
+        &self,
+        kinds: &[ApiResource],
+        selector: &str,
+    ) -> Result<Vec<Value>, Failure> {
         let ours = ListParams::default().labels(selector);
         let mut found = Vec::new();
         for kind in kinds {
