@@ -41,10 +41,12 @@ fn furniture(secret: Value) -> Vec<Value> {
     let role =
         |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
     let rbac = "rbac.authorization.k8s.io/v1";
+    let mut selector = labels.clone();
+    selector["app.kubernetes.io/instance"] = "kueue".into();
     let service = |name: &str, port: Value| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": local(name),
-            "spec": {"ports": [port], "selector": labels},
+            "spec": {"ports": [port], "selector": selector},
         })
     };
     let reads_jobs =
