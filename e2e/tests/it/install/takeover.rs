@@ -1,7 +1,6 @@
 //! An installation where Kueue ran before: its webhooks, definitions and objects are still there, and no process of it answers.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
@@ -315,13 +314,7 @@ async fn left(client: &Client, by_cert_manager: bool) {
 async fn mute(client: &Client) {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            thread::spawn(move || {
-                stream.map(|mut stream| stream.read(&mut [0; 4096]).map(|_| thread::park()))
-            });
-        }
-    });
+    thread::spawn(move || listener.incoming().collect::<Vec<_>>());
     let here = deployed::address().unwrap().to_string();
     for service in ["kueue-webhook-service", "kueue-visibility-server"] {
         let slice = json!({

@@ -54,7 +54,7 @@ fn chart(name: &str) -> String {
     charts.join(name).display().to_string()
 }
 
-/// Values with ports of its own. A first installation takes all of Kueue's defaults else.
+/// Values with ports of its own, because all processes run on this machine.
 fn values() -> Value {
     let [health, metrics, webhook, visibility] = free_ports().unwrap();
     json!({"ports": {"health": health, "metrics": metrics, "webhook": webhook, "visibility": visibility}})
