@@ -204,7 +204,9 @@ fn health_of(container: &Container) -> SocketAddr {
 }
 
 /// This machine's outward address. Why not loopback: the API server refuses loopback endpoints.
-fn address() -> io::Result<IpAddr> {
+///
+/// *Errors*: the machine has no route.
+pub fn address() -> io::Result<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(ELSEWHERE)?;
     Ok(socket.local_addr()?.ip())

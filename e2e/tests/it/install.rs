@@ -24,6 +24,8 @@ use crate::shared::{chain, eventually, start};
 mod documents;
 #[cfg(feature = "nightly")]
 mod pods;
+mod takeover;
+mod upgrade;
 
 const NAMESPACE: &str = "queueing";
 const TEAM: &str = "team";

@@ -86,13 +86,17 @@ pub(crate) async fn local(chosen: Chosen<'_>, flag: &str) -> Result<Client, Fail
 fn unconnected(error: &connect::Error, flag: &str) -> Failure {
     let another = format!("name a kubeconfig with {flag} FILE");
     let connect::Error::Kubeconfig { source, .. } = error else {
-        let why = if let connect::Error::NoCluster { .. } = error {
-            "KUBECONFIG is not set, there is no ~/.kube/config, and this does not run inside of a cluster"
-                .to_owned()
+        return if let connect::Error::NoCluster { .. } = error {
+            let why = "KUBECONFIG is not set, there is no ~/.kube/config, and this does not run inside of a cluster";
+            Failure::new(format!("no cluster to talk to for {flag}"), why, another)
         } else {
-            with_causes(error)
+            let next = format!("correct what the reason names in the kubeconfig, or {another}");
+            Failure::new(
+                format!("the kubeconfig of {flag} cannot be used"),
+                with_causes(error),
+                next,
+            )
         };
-        return Failure::new(format!("no cluster to talk to for {flag}"), why, another);
     };
     let next = match source {
         Unusable::NoContext { .. } => {

@@ -7,6 +7,7 @@
 mod checks;
 mod facts;
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,7 +73,7 @@ pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
         }
         sleep(LOOK_EVERY).await;
     };
-    print(args.output, &report)?;
+    print(args.output, &report, args.kubeconfig.as_deref())?;
     let Some(first) = { report.findings.iter() }.find(|finding| finding.level == Level::Failed) else {
         return Ok(());
     };
@@ -83,7 +84,7 @@ pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
     ))
 }
 
-fn print(format: DoctorFormat, report: &Report) -> Result<(), Failure> {
+fn print(format: DoctorFormat, report: &Report, kubeconfig: Option<&Path>) -> Result<(), Failure> {
     let is_shown = |finding: &&Finding| match format {
         DoctorFormat::Table | DoctorFormat::Json => true,
         DoctorFormat::Short => matches!(finding.level, Level::Failed | Level::Warning),
@@ -118,13 +119,39 @@ fn print(format: DoctorFormat, report: &Report) -> Result<(), Failure> {
             report.warnings,
             report.unknown
         ));
+        lines.extend(elsewhere(report, kubeconfig));
         lines.join("\n")
+    })
+}
+
+/// Says which cluster the next commands must reach: they name no kubeconfig.
+fn elsewhere(report: &Report, kubeconfig: Option<&Path>) -> Option<String> {
+    let gives_next = report.failed + report.warnings > 0;
+    kubeconfig.filter(|_| gives_next).map(|path| {
+        format!(
+            "the commands above are for this cluster: export KUBECONFIG={}",
+            path.display()
+        )
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_commands_are_for_the_cluster_that_was_checked() {
+        let mut report = Report::of(Vec::new());
+        let path = Path::new("east.kubeconfig");
+        assert_eq!(elsewhere(&report, Some(path)), None, "there is no next command");
+        report.warnings = 1;
+        assert!(
+            elsewhere(&report, Some(path))
+                .unwrap()
+                .ends_with("KUBECONFIG=east.kubeconfig")
+        );
+        assert_eq!(elsewhere(&report, None), None, "they reach it anyway");
+    }
 
     #[test]
     fn the_time_goes_on_while_the_command_waits() {

@@ -5,7 +5,11 @@ use std::fmt;
 use roadstead_kubeio::kube;
 use roadstead_kubeio::write::{self, Written};
 
-const NO_KINDS: &str = "check that the custom resources of kueue.x-k8s.io are installed on that cluster";
+const NO_KINDS: &str = "install the custom resources of kueue.x-k8s.io on that cluster: roadstead install worker --kubeconfig FILE (on the \
+                        management cluster: roadstead install manager --kubeconfig FILE)";
+
+/// How rustls says that it does not trust the certificate of the API server.
+const BAD_CERTIFICATE: &str = "invalid peer certificate";
 
 /// Exit code. Source: `spec/experience.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,9 @@ impl Failure {
             Some(404) => NO_KINDS,
             Some(429 | 500..) => "wait until the API server is well, then run the same command again",
             Some(_) => "correct what the API server names, then run the same command again",
+            None if write::describe(error).contains(BAD_CERTIFICATE) => {
+                "check that server and certificate-authority-data of the kubeconfig belong to the same cluster"
+            }
             None => "check the address and the network, then run the same command again",
         };
         Self::new(what, write::describe(error), next)

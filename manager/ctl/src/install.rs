@@ -11,8 +11,10 @@ mod plan;
 pub mod remove;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use kube::Client;
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::rights::Process;
 use roadstead_kubeio::connect::Chosen;
@@ -25,7 +27,7 @@ use crate::cluster::account::State;
 use crate::failure::{Code, Failure, done};
 use crate::output::{self, say};
 use cluster::Site;
-use plan::Step;
+use plan::{Found, Step};
 
 const FIELD_MANAGER: &str = "roadstead-install";
 /// How often the cluster is checked while waiting.
@@ -117,10 +119,22 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
     }
     installed.elapsed_seconds = started.elapsed().as_secs_f64();
     let name = format!("deployment.apps/{}", process.name());
-    output::result(args.output, &installed, &name, || summary(&installed))
+    output::result(args.output, &installed, &name, || {
+        summary(&installed, args.kubeconfig.as_deref())
+    })
 }
 
-fn summary(installed: &Installed) -> String {
+/// Whether Roadstead or Kueue is installed in a cluster; `None` if its Deployments cannot be listed.
+pub(crate) async fn has_engine(client: &Client) -> Option<bool> {
+    let site = Site {
+        client: client.clone(),
+        namespace: String::new(),
+    };
+    let deployments = site.deployments().await.ok()?;
+    Some(deployments.iter().any(Found::is_engine))
+}
+
+fn summary(installed: &Installed, kubeconfig: Option<&Path>) -> String {
     let Installed {
         process,
         version,
@@ -132,11 +146,17 @@ fn summary(installed: &Installed) -> String {
     } = installed;
     format!(
         "{process} {version} is installed in namespace {namespace}: {} objects applied, {} as they were, {} deleted ({elapsed_seconds:.1} s)\n\
-         next: roadstead doctor --namespace {namespace}",
+         next: roadstead doctor --namespace {namespace}{}",
         applied.len(),
         kept.len(),
         removed.len(),
+        of_kubeconfig(kubeconfig),
     )
+}
+
+/// The flag that leads the next command to the same cluster.
+pub(crate) fn of_kubeconfig(kubeconfig: Option<&Path>) -> String {
+    kubeconfig.map_or_else(String::new, |path| format!(" --kubeconfig {}", path.display()))
 }
 
 /// All objects, in the order in which they are applied.

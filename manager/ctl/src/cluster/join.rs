@@ -94,6 +94,7 @@ impl Sides {
         let manager = access::manager(&args.manager).await?;
         let account = settings::account(&args.owner, &args.manager.namespace, &manager).await?;
         settings::compare_worker(&worker.client, &account).await;
+        settings::look_for_engine(&worker.client, &args.kubeconfig).await;
         Ok(Self {
             worker,
             manager,
@@ -252,11 +253,8 @@ pub(super) fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure>
         Failure::new(
             format!("the manager cannot use the address of cluster {}", args.name),
             refusal.message,
-            format!(
-                "roadstead cluster join {} --kubeconfig {} --server https://HOST:PORT (or --allow-loopback if the manager runs on this machine and its RoadsteadConfiguration sets multiKueue.allowLoopbackWorkers)",
-                args.name,
-                args.kubeconfig.display()
-            ),
+            "run the same command with --server https://HOST:PORT (or with --allow-loopback if the manager runs on this machine and its \
+             RoadsteadConfiguration sets multiKueue.allowLoopbackWorkers)",
         )
     })
 }

@@ -10,7 +10,7 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
-use roadstead_api::constants::labels;
+use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
 use roadstead_kinds::{Ability, Kinds, TABLE};
 use roadstead_kubeconfigs::account::rights::Account;
@@ -301,23 +301,16 @@ async fn empty_worker(args: &Leave, origin: &str, reach: &Reach, left: &mut Left
             say(&format!("ours on the worker: {}", shown(&ours)));
             told = true;
         }
-        if Instant::now() >= deadline {
-            return Err(Failure::new(
-                format!(
-                    "cluster {} is not empty after {} s",
-                    args.name,
-                    args.timeout.as_secs()
-                ),
-                format!("still there: {}", shown(&ours)),
-                format!(
-                    "wait longer with --timeout, or delete them: roadstead cluster leave {} --force",
-                    args.name
-                ),
-            )
-            .code(Code::TimedOut));
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return Err(not_empty(args, &ours));
         }
         if args.force {
             delete(client, &ours).await?;
+            // Why so late: a manager that runs removes its finalizer itself, when it has stored the outcome of the job.
+            if remaining < args.timeout / 2 {
+                release(client, &ours).await?;
+            }
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -331,6 +324,16 @@ struct Ours {
     name: String,
     uid: Option<String>,
     going: bool,
+    finalizers: Vec<String>,
+}
+
+impl Ours {
+    /// Its finalizers without the manager's; `None` if the manager holds nothing back.
+    fn released(&self) -> Option<Vec<&String>> {
+        let is_held = self.finalizers.iter().any(|each| each == finalizers::OUTCOME);
+        let rest = self.finalizers.iter().filter(|each| *each != finalizers::OUTCOME);
+        is_held.then(|| rest.collect())
+    }
 }
 
 /// All objects with our origin there: Workloads, and jobs of every kind that can be sent to workers, whether or not the manager
@@ -358,6 +361,7 @@ async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours
                 name,
                 uid,
                 deletion_timestamp,
+                finalizers,
                 ..
             } = object.metadata;
             found.push(Ours {
@@ -366,6 +370,7 @@ async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours
                 name: name.unwrap_or_default(),
                 uid,
                 going: deletion_timestamp.is_some(),
+                finalizers: finalizers.unwrap_or_default(),
             });
         }
     }
@@ -393,6 +398,7 @@ async fn delete(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
             name,
             uid,
             going: _,
+            finalizers: _,
         } = item;
         let what = format!(
             "deleting {} on the worker failed",
@@ -405,6 +411,41 @@ async fn delete(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Removes the manager's finalizer from deleted objects. Why: only the manager does it otherwise, and it may be gone for good.
+async fn release(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
+    for item in ours.iter().filter(|item| item.going) {
+        let Some(rest) = item.released() else { continue };
+        let api = Api::<DynamicObject>::namespaced_with(worker.clone(), &item.namespace, &item.resource);
+        let free = json!({"metadata": {"uid": item.uid, "finalizers": rest}});
+        let answer = write::patch(&api, &item.name, &free).await;
+        if !matches!(answer, Written::Gone | Written::Conflict) {
+            let what = format!(
+                "releasing {} on the worker failed",
+                shown(std::slice::from_ref(item))
+            );
+            done(&what, answer)?;
+        }
+    }
+    Ok(())
+}
+
+fn not_empty(args: &Leave, ours: &[Ours]) -> Failure {
+    let name = &args.name;
+    let next = if args.force {
+        "see what keeps them, and end it there: kubectl get KIND NAME -n NAMESPACE -o yaml (metadata.finalizers); then run the same \
+         command again"
+            .to_owned()
+    } else {
+        format!(
+            "wait longer with --timeout; or stop its jobs and queue them again: roadstead cluster drain {name} --evict; or delete them: \
+             the same command with --force. The cluster gets no new jobs meanwhile; to bring it back: roadstead cluster join {name} \
+             --kubeconfig FILE"
+        )
+    };
+    let what = format!("cluster {name} is not empty after {} s", args.timeout.as_secs());
+    Failure::new(what, format!("still there: {}", shown(ours)), next).code(Code::TimedOut)
 }
 
 fn shown(ours: &[Ours]) -> String {

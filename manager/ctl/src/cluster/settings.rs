@@ -6,6 +6,8 @@
 //!
 //! *Source*: `spec/safety.md` 3.8, 6.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -18,6 +20,7 @@ use roadstead_serve::config;
 
 use crate::args::Owner;
 use crate::failure::{Code, Failure};
+use crate::install;
 use crate::output::say;
 
 /// The settings of one process.
@@ -131,6 +134,19 @@ fn named(origin: &str, namespace: &str) -> Result<Account, Failure> {
         )
         .code(Code::Usage)
     })
+}
+
+/// Says it if neither Roadstead nor Kueue is installed on this worker: the manager connects all the same, and no job starts.
+pub(super) async fn look_for_engine(worker: &Client, kubeconfig: &Path) {
+    // Why no failure: an engine may be installed under names that are not known, and a worker's administrator need not have the right
+    // to list Deployments.
+    if install::has_engine(worker).await == Some(false) {
+        say(&format!(
+            "warning: neither Roadstead nor Kueue was found on this worker, so no job would start there: roadstead install worker \
+             --kubeconfig {}",
+            kubeconfig.display()
+        ));
+    }
 }
 
 /// Says it if `roadstead-worker` on this worker looks for Leases in another namespace than the account's.

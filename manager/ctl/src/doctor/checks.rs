@@ -98,6 +98,11 @@ fn none_of(faulty: Vec<String>, fine: impl Into<String>, otherwise: impl FnOnce(
     })
 }
 
+/// The first name of a list that [`none_of`] has written, for the next command.
+fn first_of(names: &str) -> &str {
+    names.split([' ', ',']).next().unwrap_or_default()
+}
+
 type Judge = fn(&Facts) -> Result<Seen, Unread>;
 
 /// The clusters on which a check applies.

@@ -12,10 +12,10 @@ use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
 use roadstead_kubeio::connect::Chosen;
 use roadstead_kubeio::write::{self, Written};
-use serde_json::{Value, from_value};
+use serde_json::{Value, from_value, json};
 use tokio::time::{Instant, sleep};
 
-use super::plan::{Found, Step, refuse_namespace, refuse_newer, refuse_others};
+use super::plan::{APP_LABEL, Found, Step, refuse_namespace, refuse_newer, refuse_others, refuse_webhooks};
 use super::{FIELD_MANAGER, LOOK_EVERY};
 use crate::access;
 use crate::cluster::account::{State, holds};
@@ -61,9 +61,15 @@ impl Site {
         }
     }
 
-    /// Refuses if Kueue or another installation runs here.
+    /// Refuses if Kueue or another installation runs here, or has left webhooks that would refuse our pods.
     pub(super) async fn nothing_is_in_the_way(&self, process: Process) -> Result<(), Failure> {
-        refuse_others(process, &self.namespace, &self.deployments().await?)
+        refuse_others(process, &self.namespace, &self.deployments().await?)?;
+        let mut configurations = Vec::new();
+        for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+            let kind = kind_of(&json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}));
+            configurations.extend(self.labelled(&[kind], "").await?);
+        }
+        refuse_webhooks(&self.namespace, &configurations)
     }
 
     /// All Deployments of the cluster.
@@ -83,7 +89,7 @@ impl Site {
                 namespace: deployment.namespace().unwrap_or_default(),
                 name: deployment.name_any(),
                 installed: label(owned::LABEL),
-                app: label("app.kubernetes.io/name"),
+                app: label(APP_LABEL),
                 images: containers
                     .filter_map(|container| container.image.clone())
                     .collect(),

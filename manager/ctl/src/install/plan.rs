@@ -1,5 +1,8 @@
 //! Obstacles to an installation, and its steps: decided from what was read.
 
+use std::collections::BTreeSet;
+
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
 use roadstead_serve::config;
@@ -7,6 +10,10 @@ use serde_json::Value;
 
 use crate::cluster::account::State;
 use crate::failure::{Code, Failure};
+
+/// The label by which Kueue's own manifests and charts mark their objects, and its value.
+pub(super) const APP_LABEL: &str = "app.kubernetes.io/name";
+const KUEUE_APP: &str = "kueue";
 
 /// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +59,8 @@ impl Found {
             let name = image.split(['@', ':']).next().unwrap_or_default();
             name.ends_with("/kueue")
         };
-        self.installed.is_none() && (self.app.as_deref() == Some("kueue") || self.images.iter().any(by_image))
+        self.installed.is_none()
+            && (self.app.as_deref() == Some(KUEUE_APP) || self.images.iter().any(by_image))
     }
 }
 
@@ -94,6 +102,63 @@ pub(super) fn refuse_others(process: Process, namespace: &str, found: &[Found]) 
         ));
     }
     Ok(())
+}
+
+/// Refuses if webhooks of an earlier engine would refuse the pods of this installation, or objects that its process never removes.
+///
+/// Why only then: the process takes entries over that ask a Service of its own namespace, which Kueue spares. Until then the API
+/// server refuses jobs, which is better than to start them without a queue.
+pub(super) fn refuse_webhooks(namespace: &str, configurations: &[Value]) -> Result<(), Failure> {
+    let mut services = BTreeSet::new();
+    let mut deletions = Vec::new();
+    let mut names = Vec::new();
+    for configuration in configurations {
+        let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
+        let is_known = [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS].contains(&name);
+        let is_kueues = configuration["metadata"]["labels"][APP_LABEL] == KUEUE_APP;
+        let entries = configuration["webhooks"].as_array().into_iter().flatten();
+        let asked: BTreeSet<String> = entries
+            .map(|entry| &entry["clientConfig"]["service"])
+            .filter(|service| service.is_object())
+            .filter(|service| {
+                if is_known {
+                    service["namespace"] != namespace
+                } else {
+                    is_kueues
+                }
+            })
+            .map(|service| {
+                let text = |field: &str| service[field].as_str().unwrap_or_default();
+                format!("{}/{}", text("namespace"), text("name"))
+            })
+            .collect();
+        if asked.is_empty() {
+            continue;
+        }
+        let kind = configuration["kind"].as_str().unwrap_or_default().to_lowercase();
+        services.extend(asked);
+        names.push(format!("{kind}/{name}"));
+        deletions.push(format!("kubectl delete {kind} {name}"));
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    let services: Vec<String> = services.into_iter().collect();
+    Err(Failure::new(
+        format!(
+            "webhooks of an earlier installation are left: {}",
+            names.join(", ")
+        ),
+        format!(
+            "they ask Service {}, where nothing answers any more, so the API server would refuse the pods of this installation",
+            services.join(", ")
+        ),
+        format!(
+            "delete them: {}; then run the same command again at once, because jobs that are created meanwhile start without \
+             waiting for their queue",
+            deletions.join("; ")
+        ),
+    ))
 }
 
 /// Refuses a configuration with which the process would not start.
@@ -218,6 +283,36 @@ mod tests {
         assert!(refused.next.contains("--replicas=0"), "{refused}");
         let other = found("tools", None, "registry.example/kueueviz:v1");
         refuse_others(Process::Manager, "kueue-system", &[other]).unwrap();
+    }
+
+    #[test]
+    fn webhooks_that_the_process_cannot_take_over_are_named_before_anything_is_installed() {
+        let of = |name: &str, app: &str, namespace: &str| {
+            json!({
+                "kind": "MutatingWebhookConfiguration", "metadata": {"name": name, "labels": {APP_LABEL: app}},
+                "webhooks": [
+                    {"clientConfig": {"url": "https://elsewhere"}},
+                    {"clientConfig": {"service": {"name": "kueue-webhook-service", "namespace": namespace}}},
+                ],
+            })
+        };
+        let empty = json!({"kind": "MutatingWebhookConfiguration", "metadata": {"name": MUTATING_WEBHOOKS}});
+        let taken_over = of(MUTATING_WEBHOOKS, KUEUE_APP, "kueue-system");
+        let others = of("jobset-mutating-webhook-configuration", "jobset", "jobset-system");
+        refuse_webhooks("kueue-system", &[empty, taken_over.clone(), others]).unwrap();
+        let refused = refuse_webhooks("queueing", &[taken_over]).unwrap_err();
+        assert!(
+            refused.why.contains("kueue-system/kueue-webhook-service"),
+            "{refused}"
+        );
+        let delete = format!("kubectl delete mutatingwebhookconfiguration {MUTATING_WEBHOOKS}");
+        assert!(refused.next.contains(&delete), "{refused}");
+        let of_another_release = of(
+            "batch-kueue-mutating-webhook-configuration",
+            KUEUE_APP,
+            "kueue-system",
+        );
+        refuse_webhooks("kueue-system", &[of_another_release]).unwrap_err();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `roadstead uninstall`: removes everything with the label of the installation, and proves that nothing is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -62,6 +62,13 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     let definitions = site.marked(&[definition()], owned::DEFINITIONS).await?;
     let data = site.data(&definitions).await?;
     say(&describe(args, &found, &definitions, &data));
+    if process == Process::Worker {
+        let workloads = kind_of(&json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}));
+        let sent = site.labelled(&[workloads], labels::MULTIKUEUE_ORIGIN).await?;
+        { sent_by_managers(&sent) }
+            .iter()
+            .for_each(|warning| say(warning));
+    }
     let removes_definitions = args.definitions && !definitions.is_empty();
     if found.is_empty() && !removes_definitions {
         say("nothing of this installation is here");
@@ -209,13 +216,37 @@ fn describe(args: &Uninstall, found: &[Value], definitions: &[Value], data: &[St
     lines.join("\n")
 }
 
+/// What the jobs of managers would miss without the process.
+fn sent_by_managers(workloads: &[Value]) -> Option<String> {
+    let origin = |workload: &Value| {
+        workload["metadata"]["labels"][labels::MULTIKUEUE_ORIGIN]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let origins: BTreeSet<String> = workloads.iter().filter_map(origin).collect();
+    let origins: Vec<String> = origins.into_iter().collect();
+    (!origins.is_empty()).then(|| {
+        format!(
+            "warning: {} Workloads of managers are here (multiKueue.origin {}): without this process their waiting jobs do not start, and \
+             running ones are not stopped if their manager is lost; first take the cluster out of its federation, on the management \
+             cluster: roadstead cluster leave NAME --kubeconfig FILE",
+            workloads.len(),
+            origins.join(", ")
+        )
+    })
+}
+
 impl Site {
     /// Objects with the label of an installation.
     pub(super) async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
         self.labelled(kinds, &format!("{}={name}", owned::LABEL)).await
     }
 
-    async fn labelled(&self, kinds: &[ApiResource], selector: &str) -> Result<Vec<Value>, Failure> {
+    pub(super) async fn labelled(
+        &self,
+        kinds: &[ApiResource],
+        selector: &str,
+    ) -> Result<Vec<Value>, Failure> {
         let ours = ListParams::default().labels(selector);
         let mut found = Vec::new();
         for kind in kinds {
@@ -418,6 +449,18 @@ mod tests {
         assert!(is_registered_by_us(&of(REGISTRAR, "Apply")));
         assert!(!is_registered_by_us(&of("kueue", "Apply")));
         assert!(!is_registered_by_us(&json!({"metadata": {}})));
+    }
+
+    #[test]
+    fn a_worker_with_jobs_of_a_manager_is_not_taken_away_without_a_word() {
+        let of = |origin: &str| json!({"metadata": {"labels": {labels::MULTIKUEUE_ORIGIN: origin}}});
+        assert_eq!(sent_by_managers(&[]), None);
+        let warning = sent_by_managers(&[of("b"), of("a"), of("b")]).unwrap();
+        assert!(
+            warning.contains("3 Workloads") && warning.contains("origin a, b"),
+            "{warning}"
+        );
+        assert!(warning.contains("roadstead cluster leave"), "{warning}");
     }
 
     #[test]

@@ -13,8 +13,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use kube::api::PostParams;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
+use roadstead_api::install::owned;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
 use roadstead_kubeio::failure::{Failure, with_causes};
 use roadstead_kubeio::retry::Backoff;
@@ -240,7 +241,7 @@ where
     })
 }
 
-/// Puts our authority into those of our registrations that exist and do not skip TLS verification.
+/// Puts our authority into those of our registrations that exist. One of another tool that skips TLS verification is left as it is.
 async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
     let services: Api<APIService> = Api::all(client.clone());
     let mut ours = Vec::new();
@@ -250,8 +251,8 @@ async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
         let found = found.map_err(|error| {
             Failure::of(&error).in_doing(format_args!("reading APIService {name} failed"))
         })?;
-        let spec = found.and_then(|found| found.spec);
-        ours.extend(spec.filter(|spec| is_ours(spec, config)).map(|spec| (name, spec)));
+        let found = found.filter(|found| is_ours(found, config));
+        ours.extend(found.and_then(|found| found.spec).map(|spec| (name, spec)));
     }
     if ours.is_empty() {
         return Ok(());
@@ -260,10 +261,12 @@ async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
         return Ok(());
     };
     for (name, spec) in ours {
-        if spec.ca_bundle.as_ref() == Some(&authority) {
+        if spec.ca_bundle.as_ref() == Some(&authority) && !skips(&spec) {
             continue;
         }
-        let answer = write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await;
+        // Why both: the API server refuses an authority beside `insecureSkipTLSVerify`.
+        let verified = json!({ "spec": { "caBundle": authority, "insecureSkipTLSVerify": false } });
+        let answer = write::patch(&services, &name, &verified).await;
         let what = format_args!("changing APIService {name} failed");
         if answer
             .stored()
@@ -276,12 +279,19 @@ async fn register(client: &Client, config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_ours(spec: &APIServiceSpec, config: &Config) -> bool {
+/// Whether a registration leads to us and trusts our authority. One of our installation that skips TLS verification has this field
+/// from Kueue, whose manifests set it.
+fn is_ours(found: &APIService, config: &Config) -> bool {
+    let Some(spec) = &found.spec else { return false };
     let by_service = spec.service.as_ref().is_some_and(|service| {
         service.name.as_deref() == Some(SERVICE)
             && service.namespace.as_deref() == Some(config.namespace.as_str())
     });
-    by_service && spec.insecure_skip_tls_verify != Some(true)
+    by_service && (!skips(spec) || found.labels().contains_key(owned::LABEL))
+}
+
+fn skips(spec: &APIServiceSpec) -> bool {
+    spec.insecure_skip_tls_verify == Some(true)
 }
 
 /// The authorities of the certificate that we serve, PEM. `None` if the administrator's certificate comes without `ca.crt`: then another
@@ -311,6 +321,28 @@ mod tests {
     use roadstead_serve::tls::{Lifetimes, issue};
 
     use super::*;
+
+    #[test]
+    fn a_registration_that_kueue_left_without_verification_gets_our_authority_once_it_is_installed() {
+        let config = Config::without_file("kueue-system");
+        let of = |labels: serde_json::Value, skips: bool| -> APIService {
+            serde_json::from_value(json!({
+                "metadata": {"name": "v1beta2.visibility.kueue.x-k8s.io", "labels": labels},
+                "spec": {
+                    "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": skips,
+                    "service": {"name": SERVICE, "namespace": "kueue-system"},
+                },
+            }))
+            .unwrap()
+        };
+        let installed = json!({owned::LABEL: "roadstead-worker"});
+        assert!(is_ours(&of(installed, true), &config));
+        assert!(is_ours(&of(json!({}), false), &config));
+        assert!(
+            !is_ours(&of(json!({}), true), &config),
+            "another tool may want it so"
+        );
+    }
 
     #[tokio::test]
     async fn the_authority_of_a_certificate_from_files_is_that_of_the_files() {

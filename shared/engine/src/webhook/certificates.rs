@@ -293,15 +293,7 @@ impl Certificates {
             .into_iter()
             .map(|(key, value)| (key, ByteString(value)))
             .collect();
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(self.config.namespace.clone()),
-                ..stored.map(|s| s.metadata).unwrap_or_default()
-            },
-            data: Some(data),
-            ..Secret::default()
-        };
+        let secret = replaced(stored, name, &self.config.namespace, data);
         let written = if secret.metadata.resource_version.is_some() {
             api.replace(name, &PostParams::default(), &secret).await
         } else {
@@ -396,5 +388,50 @@ impl Certificates {
             tokio::time::sleep(PROBE).await;
         }
         Err(last)
+    }
+}
+
+/// The Secret to write in place of the stored one. It keeps its type, which the API server lets no client change: cert-manager, which
+/// Kueue may have used, writes another one than we.
+fn replaced(
+    stored: Option<Secret>,
+    name: &str,
+    namespace: &str,
+    data: BTreeMap<String, ByteString>,
+) -> Secret {
+    let stored = stored.unwrap_or_default();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..stored.metadata
+        },
+        data: Some(data),
+        type_: stored.type_,
+        ..Secret::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_cert_manager_left_keeps_its_type_and_version() {
+        let stored: Secret = serde_json::from_value(json!({
+            "type": "kubernetes.io/tls", "metadata": {"resourceVersion": "7", "labels": {"a": "b"}}, "data": {"tls.crt": "b2xk"},
+        }))
+        .unwrap();
+        let data = BTreeMap::from([("ca.key".to_owned(), ByteString(b"new".to_vec()))]);
+        let secret = replaced(Some(stored), "cert", "ours", data.clone());
+        assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+        assert_eq!(secret.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(secret.metadata.namespace.as_deref(), Some("ours"));
+        assert_eq!(
+            secret.data.as_ref(),
+            Some(&data),
+            "nothing of the old certificate is left"
+        );
+        assert_eq!(replaced(None, "cert", "ours", data).type_, None);
     }
 }

@@ -345,6 +345,9 @@ fn by_network_policy(server: &str) -> String {
     )
 }
 
+/// What the manager says of a worker that lacks the definition of a kind.
+const NOT_SERVED: &str = "Workload is not served there";
+
 /// The failure when the manager did not set condition `Active` to True in time.
 pub(super) fn not_active(args: &Join, server: &str, told: Option<(&str, &str)>) -> Failure {
     let (why, next) = match told {
@@ -357,6 +360,10 @@ pub(super) fn not_active(args: &Join, server: &str, told: Option<(&str, &str)>) 
         ),
         Some((reason, message)) => {
             let next = match reason {
+                "ClientConnectionFailed" if message.contains(NOT_SERVED) => format!(
+                    "roadstead install worker --kubeconfig {}; then run the same command again",
+                    args.kubeconfig.display()
+                ),
                 "ClientConnectionFailed" => format!(
                     "correct what the message names; if the address is wrong, run the same command with --server and the one at which \
                      the manager reaches the worker{}",

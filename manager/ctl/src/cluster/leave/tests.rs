@@ -25,10 +25,27 @@ fn long_lists_are_cut() {
         name: format!("x{n}"),
         uid: None,
         going: false,
+        finalizers: Vec::new(),
     };
     assert_eq!(shown(&[one(0)]), "job team-a/x0");
     let many: Vec<Ours> = (0..SHOWN_MAX + 3).map(one).collect();
     assert!(shown(&many).ends_with("workload team-a/x9, and 3 more"));
+}
+
+/// Spec: safety 3.7
+#[test]
+fn a_copy_that_only_a_dead_manager_holds_is_released_and_finalizers_of_others_stay() {
+    let held = |names: &[&str]| Ours {
+        resource: ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")),
+        namespace: "team-a".to_owned(),
+        name: "train".to_owned(),
+        uid: None,
+        going: true,
+        finalizers: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    assert_eq!(held(&["orphan"]).released(), None);
+    let others = held(&["orphan", finalizers::OUTCOME]);
+    assert_eq!(others.released(), Some(vec![&"orphan".to_owned()]));
 }
 
 static ROWS: [&Kind; 2] = [&rows::JOB, &rows::INVENTED];

@@ -4,8 +4,8 @@ use roadstead_api::install::owned;
 use serde_json::Value;
 
 use super::{
-    CLOCK_SECS_MAX, Group, Seen, bad, everywhere, good, install, items, name, names, none_of, warning,
-    without_condition,
+    CLOCK_SECS_MAX, Group, Seen, bad, everywhere, first_of, good, install, items, name, names, none_of,
+    warning, without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
@@ -177,7 +177,10 @@ fn definitions_served(facts: &Facts) -> Result<Seen, Unread> {
     let there: Vec<Value> = definitions(facts)?.into_iter().cloned().collect();
     let faulty = without_condition(&there, "Established");
     Ok(none_of(faulty, "all", |names| {
-        bad(format!("not served: {names}"), "kubectl describe crd NAME")
+        bad(
+            format!("not served: {names}"),
+            format!("kubectl describe crd {}", first_of(&names)),
+        )
     }))
 }
 

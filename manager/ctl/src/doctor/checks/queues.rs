@@ -7,8 +7,8 @@ use roadstead_api::rights::Process;
 use serde_json::Value;
 
 use super::{
-    Group, Seen, bad, condition, everywhere, good, items, name, names, none_of, on_manager, on_worker,
-    warning, without_condition,
+    Group, Seen, bad, condition, everywhere, first_of, good, items, name, names, none_of, on_manager,
+    on_worker, warning, without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
@@ -90,7 +90,10 @@ fn queues_present(facts: &Facts) -> Result<Seen, Unread> {
 fn queues_active(facts: &Facts) -> Result<Seen, Unread> {
     let faulty = without_condition(facts.all("ClusterQueue")?, "Active");
     Ok(none_of(faulty, "all", |names| {
-        bad(format!("inactive: {names}"), "kubectl describe clusterqueue NAME")
+        bad(
+            format!("inactive: {names}"),
+            format!("kubectl describe clusterqueue {}", first_of(&names)),
+        )
     }))
 }
 
@@ -206,7 +209,7 @@ fn checks_active(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "all", |names| {
         bad(
             format!("inactive: {names}"),
-            "kubectl describe admissioncheck NAME",
+            format!("kubectl describe admissioncheck {}", first_of(&names)),
         )
     }))
 }
@@ -234,7 +237,10 @@ fn checks_handled(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "all by this process", |names| {
         warning(
             format!("by other controllers: {names}"),
-            "see that the controllers in brackets run: kubectl describe admissioncheck NAME",
+            format!(
+                "see that the controllers in brackets run: kubectl describe admissioncheck {}",
+                first_of(&names)
+            ),
         )
     }))
 }

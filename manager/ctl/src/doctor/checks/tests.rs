@@ -348,6 +348,28 @@ fn entries_of_another_installation_and_its_authority_are_found() {
     }
 }
 
+/// As Helm merges the Service of a Kueue that Helm has installed.
+#[test]
+fn a_service_that_selects_pods_of_kueue_is_found() {
+    let mut facts = healthy(Process::Worker);
+    let services = of(&mut facts, "Service").iter_mut();
+    for service in services.filter(|service| service["metadata"]["name"] == WEBHOOK_SERVICE) {
+        service["spec"]["selector"]["app.kubernetes.io/instance"] = "kueue".into();
+    }
+    let found = found(&facts, "webhook-service");
+    assert_eq!(found.level, Level::Failed, "{found:?}");
+    assert!(
+        found.seen.contains("app.kubernetes.io/instance=kueue"),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .next
+            .unwrap()
+            .contains("delete service kueue-webhook-service")
+    );
+}
+
 /// The healthy cluster with another configuration, for which the given objects are missing.
 fn configured(process: Process, values: Value, missing: &[&str]) -> Facts {
     let mut facts = healthy(process);

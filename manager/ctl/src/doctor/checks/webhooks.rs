@@ -6,7 +6,9 @@ use roadstead_api::crd::WEBHOOK_SERVICE;
 use roadstead_api::visibility;
 use serde_json::{Value, json};
 
-use super::{Group, Seen, bad, condition, everywhere, good, install, items, look_at_log, none_of, warning};
+use super::{
+    Group, Seen, bad, condition, everywhere, good, install, items, look_at_log, name, none_of, warning,
+};
 use crate::doctor::facts::{Facts, Unread};
 
 pub(super) const WEBHOOKS: Group = Group {
@@ -216,10 +218,37 @@ fn expiry(encoded: &str) -> Option<Timestamp> {
 }
 
 fn webhook_service(facts: &Facts) -> Result<Seen, Unread> {
-    Ok(match facts.named("Service", WEBHOOK_SERVICE)? {
-        Some(_) => good(WEBHOOK_SERVICE),
-        None => bad(format!("no Service {WEBHOOK_SERVICE}"), install(facts)),
-    })
+    let Some(service) = facts.named("Service", WEBHOOK_SERVICE)? else {
+        return Ok(bad(format!("no Service {WEBHOOK_SERVICE}"), install(facts)));
+    };
+    let of_visibility = facts.named("Service", visibility::SERVICE)?;
+    let faulty = [Some(service), of_visibility].into_iter().flatten();
+    let faulty = { faulty.map(|service| elsewhere(facts, service)) }.collect::<Result<Vec<_>, _>>()?;
+    let faulty = faulty.into_iter().flatten().collect();
+    Ok(none_of(faulty, WEBHOOK_SERVICE, |names| {
+        bad(
+            format!("selects no pod of the installation: {names}"),
+            format!(
+                "kubectl -n {} delete service {WEBHOOK_SERVICE} {}; then install again as before (with Helm: helm upgrade)",
+                facts.namespace,
+                visibility::SERVICE
+            ),
+        )
+    }))
+}
+
+/// A Service and those of its labels that no pod of the installation has. Helm keeps labels of Kueue's selector when it takes a
+/// Service over.
+fn elsewhere(facts: &Facts, service: &Value) -> Result<Option<String>, Unread> {
+    let Some(deployment) = facts.deployment()? else {
+        return Ok(None);
+    };
+    let pods = &deployment["spec"]["template"]["metadata"]["labels"];
+    let selector = service["spec"]["selector"].as_object().into_iter().flatten();
+    let foreign: Vec<String> = { selector.filter(|(key, value)| pods[key.as_str()] != **value) }
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    Ok((!foreign.is_empty()).then(|| format!("{} ({})", name(service), foreign.join(" and "))))
 }
 
 fn webhook_endpoints(facts: &Facts) -> Result<Seen, Unread> {

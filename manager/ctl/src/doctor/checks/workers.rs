@@ -8,7 +8,8 @@ use roadstead_kubeconfigs::secret;
 use serde_json::Value;
 
 use super::{
-    Group, Level, Seen, bad, good, items, name, names, none_of, on_manager, warning, without_condition,
+    Group, Level, Seen, bad, first_of, good, items, name, names, none_of, on_manager, warning,
+    without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
@@ -94,7 +95,10 @@ fn clusters_listed(facts: &Facts) -> Result<Seen, Unread> {
         |names| {
             warning(
                 format!("in no MultiKueueConfig: {names}"),
-                "kubectl edit multikueueconfig NAME",
+                format!(
+                    "roadstead cluster join {0} --kubeconfig FILE lists it; if it shall go: roadstead cluster leave {0} --kubeconfig FILE",
+                    first_of(&names)
+                ),
             )
         },
     ))
@@ -109,7 +113,10 @@ fn clusters_exist(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "every name is a cluster", |names| {
         warning(
             format!("named in a MultiKueueConfig, but not registered: {names}"),
-            "roadstead cluster join NAME --kubeconfig FILE, or take the name out",
+            format!(
+                "roadstead cluster join {} --kubeconfig FILE, or take the name out of the MultiKueueConfig",
+                first_of(&names)
+            ),
         )
     }))
 }
@@ -127,7 +134,10 @@ fn clusters_cordoned(facts: &Facts) -> Result<Seen, Unread> {
         .map(name)
         .collect();
     Ok(none_of(faulty, "none", |names| {
-        warning(format!("cordoned: {names}"), "roadstead cluster uncordon NAME")
+        warning(
+            format!("cordoned: {names}"),
+            format!("roadstead cluster uncordon {}", first_of(&names)),
+        )
     }))
 }
 
@@ -139,7 +149,7 @@ fn fences(facts: &Facts) -> Result<Seen, Unread> {
         |names| {
             warning(
                 format!("without a fence: {names}"),
-                "kubectl describe multikueuecluster NAME",
+                format!("kubectl describe multikueuecluster {}", first_of(&names)),
             )
         },
     ))
@@ -162,7 +172,7 @@ fn credentials_present(facts: &Facts) -> Result<Seen, Unread> {
     Ok(none_of(faulty, "every Secret exists", |names| {
         bad(
             format!("without a Secret: {names}"),
-            "roadstead cluster join NAME --kubeconfig FILE",
+            format!("roadstead cluster join {} --kubeconfig FILE", first_of(&names)),
         )
     }))
 }

@@ -268,6 +268,16 @@ fn timeout_says_what_the_manager_said_and_what_to_do() {
         let away = not_active(&args, usual, said);
         assert!(!away.next.contains("networkPolicy"), "{away}");
     }
+    let lacks = "Workload is not served there (404 page not found): install its CustomResourceDefinition";
+    let empty = not_active(
+        &args,
+        "https://k.example:16443",
+        Some(("ClientConnectionFailed", lacks)),
+    );
+    assert!(
+        empty.next.starts_with("roadstead install worker --kubeconfig"),
+        "{empty}"
+    );
     let away = not_active(&args, "https://k.example:16443", said);
     assert!(
         away.next.contains("for port 16443 set networkPolicy.apiServers"),
