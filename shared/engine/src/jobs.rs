@@ -84,6 +84,7 @@ impl Jobs {
         }
         self.listen_for_children();
         self.listen_for_companions();
+        self.listen_for_gates();
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
