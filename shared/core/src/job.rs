@@ -14,6 +14,10 @@ use crate::note::Note;
 
 /// Reason of the Event that reports a start.
 pub const STARTED: &str = "Started";
+/// Reason of the Event that reports a stop.
+pub const STOPPED: &str = "Stopped";
+/// Reason of the Event that reports what admission checks wait for.
+pub const UPDATED_CHECK: &str = "UpdatedAdmissionCheck";
 
 /// How old a job must be before it becomes the controller of the Workload that was created with it. Until then the manager that created
 /// both looks after both.
@@ -622,7 +626,7 @@ impl<'a> Draft<'a> {
             (Stage::Reserved, Run::Suspended) => {
                 if !workload.waiting_for.is_empty() {
                     let text = workload.waiting_for.join("; ");
-                    self.notes.push(Note::routine("UpdatedAdmissionCheck", text));
+                    self.notes.push(Note::routine(UPDATED_CHECK, text));
                 }
             }
             (
@@ -670,7 +674,7 @@ impl<'a> Draft<'a> {
             reason,
             restore: restore.cloned(),
         });
-        self.notes.push(Note::normal("Stopped", message));
+        self.notes.push(Note::normal(STOPPED, message));
     }
 }
 

@@ -17,6 +17,7 @@ use crate::condition::Truth;
 use crate::moment::later;
 use crate::note::Note;
 use crate::queue::StopPolicy;
+use crate::reason::GATED_BY;
 use crate::status::{Admission, CheckPhase, CheckState, Status};
 use crate::workload::PodSet;
 
@@ -448,9 +449,17 @@ impl<'a> Draft<'a> {
             Some(Proposal::Pending { reason, message }) => {
                 let told = self.status.conditions.get(QUOTA_RESERVED);
                 if told.is_none_or(|c| c.reason != *reason || c.message != *message) {
+                    self.notes.extend(self.gates_opened());
                     // Unlike the anchor: an event only for a new reason, not for every new message or attempt.
                     if told.is_none_or(|c| c.truth != Truth::False || c.reason != *reason) {
-                        self.notes.push(Note::warning(reason.clone(), message.clone()));
+                        self.notes.push(match message.strip_prefix(GATED_BY) {
+                            // Why no warning: the user asked for it.
+                            Some(gates) => {
+                                let text = format!("Workload admission is gated by: {gates}");
+                                Note::normal(ADMISSION_GATED, text)
+                            }
+                            None => Note::warning(reason.clone(), message.clone()),
+                        });
                     }
                     self.set(QUOTA_RESERVED, Truth::False, reason.clone(), message.clone());
                 }
@@ -529,7 +538,20 @@ impl<'a> Draft<'a> {
             && admission.pod_sets.len() == workload.pod_sets.len()
     }
 
+    /// The Event when the last gate of a Workload is gone: with the first decision after that.
+    fn gates_opened(&self) -> Option<Note> {
+        let told = self.status.conditions.get(QUOTA_RESERVED)?;
+        let was_gated = told.truth == Truth::False && told.message.starts_with(GATED_BY);
+        (was_gated && !self.seen.workload.is_gated()).then(|| {
+            Note::normal(
+                "AdmissionGateCleared",
+                "Admission gate cleared, workload is now admissible",
+            )
+        })
+    }
+
     fn reserve(&mut self, admission: &Admission, considered: &str) {
+        self.notes.extend(self.gates_opened());
         let queued_since = self.status.conditions.when_true(REQUEUED).map(|c| c.since);
         let queued_since = queued_since.unwrap_or(self.seen.workload.created);
         let waited = self.now.duration_since(queued_since).as_secs().max(0);

@@ -5,6 +5,9 @@ use std::fmt;
 use crate::flavor::Category;
 use crate::name::ClusterQueueName;
 
+/// How the sentence about admission gates begins; the gates follow.
+pub(crate) const GATED_BY: &str = "Admission is gated by: ";
+
 /// The reason of condition `QuotaReserved` when it is False. *Source*: `spec/api.md API-9.6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PendingReason {
@@ -184,7 +187,7 @@ impl fmt::Display for Reason {
             Self::LocalQueueMissing(name) => write!(f, "LocalQueue {name} doesn't exist"),
             Self::LocalQueueStopped(name) => write!(f, "LocalQueue {name} is inactive"),
             Self::QueueMissing(name) => write!(f, "ClusterQueue {name} doesn't exist"),
-            Self::Gated(gates) => write!(f, "Admission is gated by: {gates}"),
+            Self::Gated(gates) => write!(f, "{GATED_BY}{gates}"),
             Self::AdmissionPaused => f.write_str("Admission is paused by the administrator (admission.paused)"),
         }
     }

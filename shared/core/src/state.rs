@@ -406,6 +406,20 @@ impl State {
         }
     }
 
+    /// What Events about a preemption say of the priorities of both Workloads. *Source*: `spec/admission-engine.md 2.12`.
+    pub fn priorities(&self, preemptor: &Key, victim: &Key) -> Option<String> {
+        let of = |key: &Key| {
+            let workload = &self.records.get(key)?.workload;
+            let (base, boost) = (workload.priority, workload.boost);
+            let effective = workload.effective_priority();
+            Some(format!("{effective} (base: {base}, boost: {boost})"))
+        };
+        let (preemptor, victim) = (of(preemptor)?, of(victim)?);
+        Some(format!(
+            "; preemptor effective priority: {preemptor}; preemptee effective priority: {victim}"
+        ))
+    }
+
     /// Whether the event is something other than preemption, so that shares may be weighed again.
     fn is_news(&self, event: &Event) -> bool {
         match event {

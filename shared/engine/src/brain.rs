@@ -12,7 +12,6 @@ use roadstead_core::cycle::Decision;
 use roadstead_core::lifecycle::{PREEMPTED, Proposal};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
-use roadstead_core::preempt::PreemptReason;
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
@@ -157,11 +156,13 @@ impl Brain {
                 preemptor_uid: _,
                 preemptor_queue: _,
             } => {
-                self.tell_preemptor(&preemptor, &key, &uid, reason);
+                let priorities = self.state.priorities(&preemptor, &key).unwrap_or_default();
+                self.tell_preemptor(&preemptor, &key, &uid, &priorities);
                 let proposal = Proposal::Evict {
                     reason: PREEMPTED,
                     preempted_reason: reason,
                     message,
+                    priorities,
                 };
                 (key, uid, proposal)
             }
@@ -171,9 +172,15 @@ impl Brain {
     }
 
     /// *Source*: `spec/admission-engine.md 2.12`.
-    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, reason: PreemptReason) {
+    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, priorities: &str) {
         if let Some(workload) = self.caches.workloads.get(preemptor) {
-            let text = format!("Preempted workload {victim} (UID: {uid}) due to {}", reason.why());
+            let stored = self.caches.workloads.get(victim);
+            let queue = stored
+                .as_ref()
+                .and_then(|victim| Some(&victim.admission()?.cluster_queue));
+            let queue = queue.map_or("UNKNOWN", String::as_str);
+            let text =
+                format!("Preempted workload {victim} (UID: {uid}) in ClusterQueue {queue}{priorities}");
             let about = kube::Resource::object_ref(&*workload, &());
             self.recorder
                 .record(about, Note::normal("PreemptedWorkload", text));

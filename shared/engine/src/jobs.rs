@@ -8,6 +8,7 @@
 mod children;
 mod priority;
 mod read;
+mod told;
 mod write;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
 use crate::checks::{CheckList, Elsewhere, Fate};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::parents;
 use crate::workloads::Requests;
 
@@ -64,6 +66,7 @@ pub(crate) struct Jobs {
     pub(crate) requests: Arc<Requests>,
     pub(crate) checks: CheckList,
     pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
 }
 
@@ -81,6 +84,7 @@ impl Jobs {
         }
         self.listen_for_children();
         self.listen_for_companions();
+        self.listen_for_gates();
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
@@ -188,6 +192,7 @@ impl Jobs {
             return outcome;
         }
         let mut plan = job::plan(&scene.observed());
+        let mut writes = Vec::new();
         for action in plan.actions {
             if let job::Action::Start(_) = action
                 && scene
@@ -197,11 +202,17 @@ impl Jobs {
                 plan.notes.retain(|note| note.reason != job::STARTED);
                 continue;
             }
-            if let Err(outcome) = write::act(&self, &jobs, &scene, action).await {
-                return outcome;
+            match write::act(&self, &jobs, &scene, action).await {
+                Ok(more) => writes.extend(more),
+                Err(outcome) => return outcome,
             }
         }
-        self.tell(&jobs, job.first(), plan.notes);
+        let of_group = scene.group.is_some().then_some(&*writes);
+        for note in plan.notes {
+            for object in told::about(&note, &job, of_group) {
+                self.tell(&jobs, object, vec![note.clone()]);
+            }
+        }
         if let Some(outcome) = self.mirror(&jobs, &at, &scene).await {
             return outcome;
         }

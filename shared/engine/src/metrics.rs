@@ -49,6 +49,7 @@ use transitions::Owner;
 
 pub use board::{Change, Update};
 pub use table::Metric;
+pub(crate) use transitions::Part;
 
 /// The metrics of one engine.
 #[derive(Clone)]
@@ -270,6 +271,14 @@ impl Metrics {
             labels: vec![owner.kind.as_str().into()],
             change: Change::Observe(transitions::seconds(since, (self.0.clock)())),
         });
+    }
+
+    /// Counts so many pods of an admitted Workload that were let go just now.
+    pub(crate) fn gates_removed(&self, workload: &Workload, part: Part, pods: usize) {
+        let update = transitions::gates_removed(workload, (part, pods), (self.0.clock)());
+        if let Some(update) = update.filter(|_| pods > 0) {
+            self.record(update);
+        }
     }
 
     /// Whether a LocalQueue is reported.

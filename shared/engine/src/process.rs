@@ -184,7 +184,7 @@ impl Engine {
             proposals: proposals.clone(),
             reports: self.reports.clone(),
             due: self.workloads_due.clone(),
-            metrics: self.metrics,
+            metrics: self.metrics.clone(),
             recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
@@ -209,6 +209,7 @@ impl Engine {
             requests,
             checks: checks.clone(),
             recorder: self.recorder,
+            metrics: self.metrics,
             clock: clock.clone(),
         };
         let finalizers = Finalizers {

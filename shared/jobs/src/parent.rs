@@ -164,11 +164,17 @@ impl JobKind for Parent {
 
     /// Marks the templates so that its pods are held.
     fn suspend(&self, object: &mut MemberMut<'_>) {
+        let time = label(object.meta, labels::MAX_EXEC_TIME_SECONDS);
         let marks = [
             (labels::QUEUE_NAME, queue(object.meta).map(str::to_owned)),
             (
                 labels::PRIORITY_CLASS,
                 priority_class(object.meta).map(str::to_owned),
+            ),
+            // Why not where each pod is a job: the time is that of one Workload, and the reference leaves it out there too.
+            (
+                labels::MAX_EXEC_TIME_SECONDS,
+                time.filter(|_| self.groups.is_some()).map(str::to_owned),
             ),
         ];
         for template in self.templates {

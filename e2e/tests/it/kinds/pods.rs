@@ -105,6 +105,22 @@ async fn told(room: Room, reason: &str) -> String {
     .await
 }
 
+/// Waits until each of these pods has an Event with this reason.
+async fn told_on(room: Room, reason: &str, names: &[&str]) {
+    let api: Api<Event> = Api::namespaced(room.client(EAST), room.name);
+    eventually(|| async {
+        let all = api.list(&ListParams::default()).await.ok()?.items;
+        let is_told = |name: &&str| {
+            all.iter().any(|event| {
+                event.reason.as_deref() == Some(reason)
+                    && event.involved_object.name.as_deref() == Some(*name)
+            })
+        };
+        names.iter().all(is_told).then_some(())
+    })
+    .await;
+}
+
 /// Lets a pod fail as its kubelet would.
 async fn fail(room: Room, name: &str) {
     let api: Api<Pod> = Api::namespaced(room.client(EAST), room.name);
@@ -167,6 +183,7 @@ fn a_group_runs_once_it_is_complete_and_ends_with_its_last_pod() {
             made["metadata"]["annotations"]["kueue.x-k8s.io/is-group-workload"],
             "true"
         );
+        told_on(room, "Started", &["a", "b", "c"]).await;
         let ended = workload(room, "g", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&ended, "Finished").unwrap(), "True Succeeded");
         let said = ended["status"]["conditions"]
@@ -240,6 +257,7 @@ fn a_group_makes_room_for_a_pod_of_a_higher_class_and_comes_back_when_it_is_made
             condition(&stopped, "TerminationTarget").unwrap(),
             "True WorkloadEvictedDueToPreempted"
         );
+        told_on(room, "Stopped", &["a", "b"]).await;
         room.until(EAST, &pods(), "high", is_in("Running")).await;
         let waits = |w: &Value| is_true(w, "WaitingForReplacementPods") && !is_true(w, "QuotaReserved");
         workload(room, "g", waits).await;

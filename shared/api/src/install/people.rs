@@ -45,6 +45,9 @@ impl Gathers {
     }
 }
 
+/// The label that says which role it is: administrators gather roles of their own by it.
+pub(crate) const ROLE: &str = "rbac.kueue.x-k8s.io/role";
+
 /// A role that is aggregated into others.
 pub(crate) fn role(name: &str, into: &[Gathers], rules: &Value) -> Value {
     let gathered = { into.iter() }.map(|into| (into.label().to_owned(), Value::from("true")));
@@ -64,7 +67,7 @@ fn pair(short: &str, (group, plural): (&str, &str), edits: &[Gathers], sees: &[G
             {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
         ]);
         let mut role = role(&format!("kueue-{short}-role"), into, &rules);
-        role["metadata"]["labels"]["rbac.kueue.x-k8s.io/role"] = short.into();
+        role["metadata"]["labels"][ROLE] = short.into();
         role
     };
     [made("editor", &EDIT, edits), made("viewer", &SEE, sees)]

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::people::{Gathers, SEE, TENANTS, role};
+use super::people::{Gathers, ROLE, SEE, TENANTS, role};
 use super::place::Place;
 use crate::visibility::{GROUP, PENDING_WORKLOADS, SERVICE, SERVICE_PORT, VERSIONS};
 
@@ -101,11 +101,10 @@ fn viewer(short: &str, resource: &str, into: &[Gathers]) -> Value {
     let rules = json!([{
         "apiGroups": [GROUP], "resources": [format!("{resource}/{PENDING_WORKLOADS}")], "verbs": SEE,
     }]);
-    role(
-        &format!("kueue-pending-workloads-{short}-viewer-role"),
-        into,
-        &rules,
-    )
+    let short = format!("pending-workloads-{short}-viewer");
+    let mut role = role(&format!("kueue-{short}-role"), into, &rules);
+    role["metadata"]["labels"][ROLE] = short.into();
+    role
 }
 
 fn binding(kind: &str, within: Option<&str>, name: &str, role: (&str, &str), place: &Place) -> Value {
@@ -120,4 +119,20 @@ fn binding(kind: &str, within: Option<&str>, name: &str, role: (&str, &str), pla
         "roleRef": { "apiGroup": RBAC, "kind": role.0, "name": role.1 },
         "subjects": [{ "kind": "ServiceAccount", "name": place.account, "namespace": place.namespace }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An administrator gathers these roles by that label, as the reference's documentation shows.
+    #[test]
+    fn roles_for_pending_workloads_say_which_role_they_are() {
+        for resource in ["cq", "lq"] {
+            let role = viewer(resource, "clusterqueues", &TENANTS);
+            let short = format!("pending-workloads-{resource}-viewer");
+            assert_eq!(role["metadata"]["name"], format!("kueue-{short}-role"));
+            assert_eq!(role["metadata"]["labels"]["rbac.kueue.x-k8s.io/role"], short);
+        }
+    }
 }

@@ -76,6 +76,7 @@ impl Draft<'_> {
             reason,
             preempted_reason,
             message,
+            priorities,
         }) = self.seen.proposal
         else {
             return;
@@ -83,7 +84,8 @@ impl Draft<'_> {
         if !self.has_quota() || self.is_evicted() || self.active == Activation::Deactivate {
             return;
         }
-        self.notes.push(Note::normal(PREEMPTED, message.clone()));
+        let text = format!("{message}{priorities}");
+        self.notes.push(Note::normal(PREEMPTED, text));
         self.set(PREEMPTED, Truth::True, preempted_reason.as_str(), message.clone());
         self.evict(*reason, "", message.clone());
     }

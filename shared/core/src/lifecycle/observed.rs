@@ -142,6 +142,8 @@ pub enum Proposal {
         preempted_reason: PreemptReason,
         /// A sentence for people, for both conditions (`spec/admission-engine.md 2.12`).
         message: String,
+        /// What the Event says after it: the priorities of both Workloads ([`crate::state::State::priorities`]).
+        priorities: String,
     },
 }
 

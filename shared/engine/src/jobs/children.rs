@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use roadstead_core::name::Key;
+use roadstead_jobs::JobKind;
+use roadstead_jobs::labels::gated_by;
+use roadstead_kinds::Members;
 use roadstead_kubeio::cache::Change;
 use roadstead_kubeio::queue::Lane;
 
 use super::Jobs;
-use crate::caches::{JobKey, JobRef, KindCache};
+use crate::caches::{Caches, JobKey, JobRef, KindCache};
 
 /// The jobs of one kind by the UIDs of their owners. Why: a search of all of them for each change of a parent would cost the square of
 /// their number.
@@ -91,12 +95,75 @@ impl Jobs {
     }
 }
 
+impl Jobs {
+    /// Makes pods due whenever the admission gates of the object that made them change: only that object carries them.
+    pub(super) fn listen_for_gates(&self) {
+        for makers in self.caches.jobs.iter() {
+            if makers.kind.kind().members != Members::WithPods {
+                continue;
+            }
+            let (due, caches, kind) = (self.due.clone(), self.caches.clone(), makers.kind);
+            makers.objects.listen(move |change| {
+                let gates = |object: &Arc<DynamicObject>| gated_by(&object.metadata).map(str::to_owned);
+                if change.old.and_then(gates) == change.new.and_then(gates) {
+                    return;
+                }
+                for at in pods_of(&caches, kind, change.key) {
+                    due.add(at, Lane::New);
+                }
+            });
+        }
+    }
+}
+
+/// The jobs whose pods this object has made.
+fn pods_of(caches: &Caches, kind: &dyn JobKind, maker: &Key) -> Vec<JobRef> {
+    let mut found = Vec::new();
+    for (kind_of_pods, jobs) in caches
+        .jobs
+        .iter()
+        .enumerate()
+        .filter(|(_, jobs)| jobs.has_groups())
+    {
+        for pod in jobs.objects.all() {
+            let is_here = pod.metadata.namespace.as_deref() == Some(&*maker.namespace);
+            if is_here && kind.parent_of(&pod.metadata) == Some(&*maker.name) {
+                let key = jobs.key_of(&pod);
+                found.push(JobRef {
+                    kind: kind_of_pods,
+                    key,
+                });
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
-    use roadstead_core::name::Key;
     use serde_json::{from_value, json};
 
     use super::*;
+
+    #[test]
+    fn the_pods_of_a_set_are_found_by_its_name() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let pods = { caches.jobs.iter() }.find(|jobs| jobs.has_groups()).unwrap();
+        for (name, namespace, set) in [("a-0", "ns", "a"), ("b-0", "ns", "b"), ("a-0", "other", "a")] {
+            let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": set, "controller": true});
+            let metadata = json!({
+                "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1", "ownerReferences": [owner],
+            });
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+            pods.objects.observe(from_value(pod).unwrap());
+        }
+        let set = roadstead_jobs::kind_named("statefulset").unwrap();
+        let found = pods_of(&caches, set, &Key::new("ns", "a"));
+        assert_eq!(
+            found.iter().map(|at| &*at.key.key().name).collect::<Vec<_>>(),
+            ["a-0"]
+        );
+    }
 
     #[test]
     fn children_are_found_by_the_uid_of_their_owner_until_they_are_gone() {

@@ -122,6 +122,7 @@ pub(super) fn scene(
         unfit,
         awaited,
         maker_notes,
+        gated_by,
     } = described(jobs, of_kind, &job)?;
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
@@ -153,6 +154,7 @@ pub(super) fn scene(
         idle: of_kind.kind.kind().idle,
         shown: job.with(|members| of_kind.kind.is_shown_on_nodes(members)),
         group: group.as_ref(),
+        gated_by: gated_by.as_deref(),
     };
     let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
     let row = of_kind.kind.kind();
@@ -216,11 +218,14 @@ struct Described {
     unfit: Option<Note>,
     awaited: Option<Duration>,
     maker_notes: BTreeMap<String, String>,
+    /// The admission gates that its user has set; `None` while the object that carries them is not known.
+    gated_by: Option<String>,
 }
 
 /// *Errors*: the job does not match its schema.
 fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Described, Note> {
     let object = job.first();
+    let gated_by = gates(&jobs.caches, object);
     let maker = parents::of(&jobs.caches, object).ok().flatten();
     let said = maker.as_ref().and_then(|(kind, maker)| {
         let sets = kind.kind.pod_sets(Members::one(&member(maker))).ok()?;
@@ -251,7 +256,18 @@ fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Descri
         unfit,
         awaited,
         maker_notes: maker.map(notes).unwrap_or_default(),
+        gated_by,
     })
+}
+
+/// The admission gates of a job, which the object that made its pods carries if there is one; `None` while that object is not known.
+///
+/// *Source*: `spec/jobs.md 9.12, 9.13`.
+fn gates(caches: &Caches, object: &DynamicObject) -> Option<String> {
+    let maker = parents::of(caches, object).ok()?;
+    let by = maker.as_ref().map_or(object, |(_, maker)| &**maker);
+    let gates = roadstead_jobs::labels::gated_by(&by.metadata);
+    Some(gates.unwrap_or_default().to_owned())
 }
 
 /// How long nothing is reported while the pods of a new job are not known yet, because the job's controller still makes them.
@@ -273,7 +289,9 @@ fn maker_notes(kind: &KindCache, maker: &DynamicObject, pod: &ObjectMeta) -> BTr
         (annotations::JOB_OWNER_GVK, kind.kind.kind().to_string()),
         (annotations::JOB_OWNER_NAME, maker.name_any()),
     ];
-    let all = own.into_iter().chain(index);
+    let gates = roadstead_jobs::labels::gated_by(&maker.metadata);
+    let gates = gates.map(|gates| (annotations::ADMISSION_GATED_BY, gates.to_owned()));
+    let all = own.into_iter().chain(index).chain(gates);
     all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
@@ -314,6 +332,7 @@ struct Facts<'a> {
     /// Whether all members that are not held are on the virtual node of a worker cluster.
     shown: bool,
     group: Option<&'a Tending>,
+    gated_by: Option<&'a str>,
 }
 
 impl Facts<'_> {
@@ -418,7 +437,6 @@ impl Facts<'_> {
         };
         let named = roadstead_jobs::labels::priority_class(&self.object.metadata);
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
-        let gate = roadstead_jobs::labels::gated_by(&self.object.metadata).unwrap_or_default();
         let key = annotations::ADMISSION_GATED_BY;
         let held = workload
             .annotations()
@@ -428,7 +446,9 @@ impl Facts<'_> {
         let origin = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
         Drift {
             priority: follows && changed && !origin,
-            gated_by: (gate != held && !origin).then(|| gate.to_owned()),
+            gated_by: { self.gated_by }
+                .filter(|gates| *gates != held && !origin)
+                .map(str::to_owned),
         }
     }
 }

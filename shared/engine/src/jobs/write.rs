@@ -13,35 +13,39 @@ use roadstead_core::lifecycle::{EVICTED, FINISHED, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::{MemberId, Target, Tending, Why, Write};
+use roadstead_kinds::Members;
 use roadstead_kubeio::failure::Failure;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use super::{Jobs, read, resolve_priority};
+use super::{Jobs, read, resolve_priority, told};
 use crate::caches::{KindCache, member, member_mut};
+use crate::metrics::Part;
 
-/// Carries out one action. `Err` ends the pass.
+/// Carries out one action, and returns the writes by which it started or stopped the job. `Err` ends the pass.
 pub(super) async fn act(
     jobs: &Jobs,
     kind: &KindCache,
     scene: &read::Scene,
     action: Action,
-) -> Result<(), Outcome> {
+) -> Result<Vec<Write>, Outcome> {
     match action {
-        Action::CreateWorkload(key) => create(jobs, kind, scene, &key).await,
-        Action::AdoptPrebuilt(key) => adopt(jobs, kind, scene, &key).await,
-        Action::UpdateWorkloadSpec(key) => update_spec(jobs, kind, scene, &key).await,
-        Action::DeleteWorkload(key) => delete(jobs, scene, &key).await,
-        Action::WithdrawWorkload(key) => withdraw(jobs, scene, &key).await,
+        Action::Start(key) => return start(jobs, kind, scene, &key).await,
+        Action::Stop { reason, restore } => return stop(jobs, kind, scene, (reason, restore)).await,
+        Action::CreateWorkload(key) => create(jobs, kind, scene, &key).await?,
+        Action::AdoptPrebuilt(key) => adopt(jobs, kind, scene, &key).await?,
+        Action::UpdateWorkloadSpec(key) => update_spec(jobs, kind, scene, &key).await?,
+        Action::DeleteWorkload(key) => delete(jobs, scene, &key).await?,
+        Action::WithdrawWorkload(key) => withdraw(jobs, scene, &key).await?,
         Action::SetQueueName { workload, queue } => {
-            change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await
+            change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await?;
         }
         Action::SetPriority(key) => {
             let priority = priority(jobs, kind, scene)?;
             let patch = json!({ "spec": { "priority": priority.value, "priorityClassRef": priority.class } });
-            change(jobs, &key, &patch).await
+            change(jobs, &key, &patch).await?;
         }
         Action::SetGates { workload, gated_by } => {
             let value = if gated_by.is_empty() {
@@ -54,27 +58,7 @@ pub(super) async fn act(
                 &workload,
                 &json!({ "metadata": { "annotations": { annotations::ADMISSION_GATED_BY: value } } }),
             )
-            .await
-        }
-        Action::Start(key) => start(jobs, kind, scene, &key).await,
-        Action::Stop { reason, restore } => {
-            let original = restore
-                .and_then(|key| scene.stored.get(&key))
-                .map(|w| roadstead_convert::pod_sets(w));
-            let original = original.unwrap_or_default();
-            let (said, message) = why(scene, reason);
-            let why = Why {
-                reason: &said,
-                message: &message,
-                for_good: reason == StopReason::WorkloadDeleted,
-                now: (jobs.clock)(),
-            };
-            let writes = { &scene.job }.with(|members| kind.kind.stop(members, &original, &why));
-            // Why not logged without writes: then the pass only waits for the job's pods, and such passes are frequent.
-            if !writes.is_empty() {
-                tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
-            }
-            carry_out_all(jobs, kind, &scene.key, writes).await
+            .await?;
         }
         Action::SuspendChild => {
             let mut suspended = DynamicObject::clone(scene.job.first());
@@ -83,17 +67,41 @@ pub(super) async fn act(
             let of = member(&suspended).id();
             let target = Target::Main;
             let write = patch.map(|patch| Write::Patch { of, target, patch });
-            carry_out_all(jobs, kind, &scene.key, write).await
+            carry_out_all(jobs, kind, &scene.key, write).await?;
         }
         Action::Release => {
             let writes = scene.job.with(|members| kind.kind.release(members));
-            carry_out_all(jobs, kind, &scene.key, writes).await
+            carry_out_all(jobs, kind, &scene.key, writes).await?;
         }
-        Action::AskOutOfSync(key) => {
-            ask(jobs, scene, &key, Request::OutOfSync);
-            Ok(())
-        }
+        Action::AskOutOfSync(key) => ask(jobs, scene, &key, Request::OutOfSync),
     }
+    Ok(Vec::new())
+}
+
+async fn stop(
+    jobs: &Jobs,
+    kind: &KindCache,
+    scene: &read::Scene,
+    (reason, restore): (StopReason, Option<Key>),
+) -> Result<Vec<Write>, Outcome> {
+    let original = restore
+        .and_then(|key| scene.stored.get(&key))
+        .map(|w| roadstead_convert::pod_sets(w));
+    let original = original.unwrap_or_default();
+    let (said, message) = why(scene, reason);
+    let why = Why {
+        reason: &said,
+        message: &message,
+        for_good: reason == StopReason::WorkloadDeleted,
+        now: (jobs.clock)(),
+    };
+    let writes = { &scene.job }.with(|members| kind.kind.stop(members, &original, &why));
+    // Why not logged without writes: then the pass only waits for the job's pods, and such passes are frequent.
+    if !writes.is_empty() {
+        tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
+    }
+    carry_out_all(jobs, kind, &scene.key, writes.iter().cloned()).await?;
+    Ok(writes)
 }
 
 /// Why a job is stopped, as its objects show it. *Source*: `spec/jobs.md 5.9`.
@@ -315,18 +323,26 @@ async fn withdraw(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Out
     Ok(())
 }
 
-async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<Vec<Write>, Outcome> {
     let Some(workload) = scene.stored.get(key) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     // Why only the counted members: the others hold no quota.
     let Some(job) = scene.counted() else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let start = read::infos(&jobs.caches, workload)
         .and_then(|infos| job.with(|members| kind.kind.start(members, &infos)));
     match start {
-        Ok(writes) => carry_out_all(jobs, kind, &scene.key, writes).await,
+        Ok(writes) => {
+            carry_out_all(jobs, kind, &scene.key, writes.iter().cloned()).await?;
+            if kind.kind.kind().members == Members::Group {
+                let part = scene.group.as_ref().map_or(Part::Whole, |_| Part::OfGroup);
+                let pods = told::changed(&writes).len();
+                jobs.metrics.gates_removed(workload, part, pods);
+            }
+            Ok(writes)
+        }
         Err(error) if error.is_permanent() => {
             ask(
                 jobs,
@@ -336,7 +352,7 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
                     message: error.to_string(),
                 },
             );
-            Ok(())
+            Ok(Vec::new())
         }
         Err(error) => Err(Failure::passing(error.to_string()).into()),
     }

@@ -165,10 +165,10 @@ table! {
         ["name", "namespace", "priority_class"], LocalQueues:
         "From admission until all pods were ready";
     ExecutionTime "kueue_execution_time_seconds", Histogram(Waits(16)), ["cluster_queue", "priority_class"], Always:
-        "From admission to the end";
+        "How long finished workloads were admitted, over all their admissions";
     LocalQueueExecutionTime "kueue_local_queue_execution_time_seconds", Histogram(Waits(16)),
         ["name", "namespace", "priority_class"], LocalQueues:
-        "From admission to the end";
+        "How long finished workloads were admitted, over all their admissions";
     PodsReadyToEvictedTime "kueue_pods_ready_to_evicted_time_seconds", Histogram(Waits(14)),
         ["cluster_queue", "reason", "underlying_cause"], Always:
         "From the moment in which all pods were ready to the eviction";
@@ -176,7 +176,7 @@ table! {
         "From the creation of a job to the creation of its workload";
     PodSchedulingGateRemoval "kueue_pod_scheduling_gate_removal_seconds", Histogram(Usual),
         ["name", "cluster_queue", "is_group"], Always:
-        "From the creation of a pod to the removal of its scheduling gate";
+        "From the admission of a workload to the removal of the scheduling gate of a pod";
     EvictedWorkloads "kueue_evicted_workloads_total", Counter,
         ["cluster_queue", "reason", "underlying_cause", "priority_class"], Always:
         "Evictions";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use roadstead_api::constants::gates;
 use roadstead_api::kueue::v1beta2::Workload;
 
 use super::board::{Change, Update};
@@ -87,12 +88,8 @@ pub(super) fn of(old: &Workload, new: &Workload, owner: &Owner, now: Timestamp) 
             Metric::FinishedWorkloadsTotal,
             Metric::LocalQueueFinishedWorkloadsTotal,
         );
-        if let Some(since) = when_true(new, "Admitted") {
-            tally.wait(
-                Metric::ExecutionTime,
-                Metric::LocalQueueExecutionTime,
-                seconds(since, now),
-            );
+        if let Some(ran) = execution(new) {
+            tally.wait(Metric::ExecutionTime, Metric::LocalQueueExecutionTime, ran);
         }
         if condition(new, "Finished").is_some_and(|c| c.reason == "WorkloadSliceReplaced") {
             let labels = vec![owner.cluster_queue.clone()];
@@ -100,6 +97,34 @@ pub(super) fn of(old: &Workload, new: &Workload, owner: &Owner, now: Timestamp) 
         }
     }
     tally.updates
+}
+
+/// What a pod is of its Workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// One of a group.
+    OfGroup,
+    /// All of it.
+    Whole,
+}
+
+/// The update after so many pods of an admitted Workload were let go.
+pub(super) fn gates_removed(
+    workload: &Workload,
+    (part, pods): (Part, usize),
+    now: Timestamp,
+) -> Option<Update> {
+    let since = when_true(workload, "Admitted")?;
+    let cluster_queue = &workload.status.as_ref()?.admission.as_ref()?.cluster_queue;
+    let is_group = match part {
+        Part::OfGroup => "true",
+        Part::Whole => "false",
+    };
+    Some(Update {
+        metric: Metric::PodSchedulingGateRemoval,
+        labels: [gates::ADMISSION, cluster_queue, is_group].map(Arc::from).into(),
+        change: Change::ObserveTimes(seconds(since, now), u64::try_from(pods).unwrap_or(u64::MAX)),
+    })
 }
 
 /// Updates in the making.
@@ -240,6 +265,13 @@ fn condition<'a>(workload: &'a Workload, kind: &str) -> Option<&'a Condition> {
 fn when_true(workload: &Workload, kind: &str) -> Option<Timestamp> {
     let condition = condition(workload, kind).filter(|c| c.status == "True")?;
     Some(condition.last_transition_time.0)
+}
+
+/// How long a finished Workload was admitted, over all its admissions; nothing if it was not admitted at its end.
+fn execution(workload: &Workload) -> Option<f64> {
+    let last = seconds(when_true(workload, "Admitted")?, when_true(workload, "Finished")?);
+    let earlier = workload.status.as_ref()?.accumulated_past_execution_time_seconds;
+    Some(last + f64::from(earlier.unwrap_or(0)))
 }
 
 fn queued_since(workload: &Workload) -> Timestamp {

@@ -86,6 +86,8 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
             .is_some();
     let owner = match owner(caches, object) {
         Ok(owner) => owner,
+        // Why: its owner may be gone for good, and whoever removes the last finalizer must be able to.
+        Err(_) if is_leaving(request) => return allowed(request),
         Err(failure) => return failed(request, failure.text()),
     };
     let mark = match parents::mark(caches, object) {
@@ -293,6 +295,31 @@ mod tests {
                 answer.result.message
             );
         }
+    }
+
+    /// Nothing else would ever make the owner known to a replica that does not lead.
+    #[test]
+    fn an_object_that_is_being_deleted_may_be_changed_after_its_owner_is_gone() {
+        let kinds = roadstead_jobs::registry();
+        let caches = Caches::new(&kinds);
+        let config = Config::without_file("kueue-system");
+        let job = kinds.iter().find(|kind| kind.kind().kind == "Job").unwrap();
+        let request = |deleted: serde_json::Value| {
+            let owner = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "s", "controller": true});
+            let object = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}, "metadata": {
+                "name": "j", "namespace": "team", "ownerReferences": [owner], "deletionTimestamp": deleted,
+            }});
+            let review = json!({
+                "uid": "u", "operation": "UPDATE", "name": "j", "namespace": "team",
+                "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+                "resource": {"group": "batch", "version": "v1", "resource": "jobs"}, "userInfo": {},
+                "object": object, "oldObject": object,
+            });
+            serde_json::from_value::<Request>(review).unwrap()
+        };
+        assert!(!default(*job, &caches, &config, &request(json!(null))).allowed);
+        let leaving = default(*job, &caches, &config, &request(json!("2026-01-01T00:00:00Z")));
+        assert!(leaving.allowed && leaving.patch.is_none());
     }
 
     /// Queues of this cluster as administrators wrote them: by name, with the checks of each.

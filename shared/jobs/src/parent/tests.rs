@@ -58,6 +58,29 @@ fn a_deployment_has_each_of_its_pods_held() {
 
 /// Spec: jobs 9.11 to 9.13
 #[test]
+fn the_time_limit_of_an_object_is_that_of_its_groups() {
+    const TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+    let limited = |mut object: Value| {
+        object["metadata"]["labels"][TIME] = json!("60");
+        object
+    };
+    let on = |held: &Value, template: &str| {
+        held.pointer(template)
+            .and_then(|template| template["metadata"]["labels"].get(TIME))
+            .cloned()
+    };
+    let statefulset = held(&STATEFUL_SET, &limited(set(2)));
+    assert_eq!(on(&statefulset, "/spec/template"), Some(json!("60")));
+    let replicas = held(&LEADER_WORKER_SET, &limited(leader_worker(2, None)));
+    let template = "/spec/leaderWorkerTemplate/workerTemplate";
+    assert_eq!(on(&replicas, template), Some(json!("60")));
+    let deployment = held(&DEPLOYMENT, &limited(set(2)));
+    assert_eq!(on(&deployment, "/spec/template"), None);
+    assert_eq!(on(&held(&STATEFUL_SET, &set(2)), "/spec/template"), None);
+}
+
+/// Spec: jobs 9.11 to 9.13
+#[test]
 fn a_pod_names_the_deployment_or_leaderworkerset_that_it_is_of() {
     let owner = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}]);
     let maker = |kind: &'static Parent, labels: Value, owners: Value| {

@@ -18,7 +18,6 @@ enum Fixed {
 const TOPOLOGY: &str = "topology-aware scheduling is not built yet";
 const DEVICES: &str = "dynamic resource allocation is not built yet";
 const SLICES: &str = "elastic jobs are not built yet";
-const KIND: &str = "jobs of this kind are not handled yet";
 const INTERNAL: &str = "it chooses between two ways of working inside the reference";
 
 /// Gates whose setting is ignored: the behaviour instead, and why.
@@ -26,27 +25,29 @@ const INTERNAL: &str = "it chooses between two ways of working inside the refere
 const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::AssignQueueLabelsForPods, Fixed::On, "pods always get the labels of their queues"),
     (FeatureGate::ConcurrentAdmission, Fixed::Off, "concurrent admission is not built yet"),
-    (FeatureGate::DeferRayServiceFinalizationForRedisCleanup, Fixed::Off, KIND),
+    (FeatureGate::DeferRayServiceFinalizationForRedisCleanup, Fixed::On, "a RayService with a Redis always keeps its quota until it is gone"),
     (FeatureGate::ElasticJobsViaWorkloadSlices, Fixed::Off, SLICES),
     (FeatureGate::ElasticJobsViaWorkloadSlicesWithTAS, Fixed::Off, SLICES),
     (FeatureGate::FailureRecoveryPolicy, Fixed::Off, "pods of lost nodes are not recovered yet"),
-    (FeatureGate::FastQuotaReleaseInPodIntegration, Fixed::Off, KIND),
+    (FeatureGate::FastQuotaReleaseInPodIntegration, Fixed::Off, "quota of pods is held until they have ended"),
+    (FeatureGate::FlavorFungibilityPreserveScanProgress, Fixed::On, "the search for a flavor always goes on where it stopped"),
     (FeatureGate::KueueDRAIntegration, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationConsumableCapacity, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationExtendedResource, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationPartitionableDevices, Fixed::Off, DEVICES),
-    (FeatureGate::LWSImmutableGroupSize, Fixed::Off, KIND),
+    (FeatureGate::LWSImmutableGroupSize, Fixed::On, "the group size of a queued LeaderWorkerSet never changes"),
     (FeatureGate::MultiKueueAdaptersForCustomJobs, Fixed::Off, "custom job kinds are not dispatched yet"),
     (FeatureGate::MultiKueueClusterProfile, Fixed::Off, "workers are registered by Secrets only"),
     (FeatureGate::MultiKueueKubeConfigPathValidation, Fixed::On, "paths of kubeconfigs are refused altogether"),
     (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
     (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
-    (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::Off, KIND),
+    (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::On, "a group of pods never takes a Workload that was not made for it"),
     (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
     (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),
     (FeatureGate::SchedulingEquivalenceHashing, Fixed::On, INTERNAL),
     (FeatureGate::ShortWorkloadNames, Fixed::Off, "names are made as without it"),
-    (FeatureGate::SkipReassignmentForPodOwnedWorkloads, Fixed::Off, KIND),
+    (FeatureGate::SkipAncestorCheckForDeletedWorkloads, Fixed::On, "changes of an object that is being deleted are always allowed"),
+    (FeatureGate::SkipReassignmentForPodOwnedWorkloads, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASAssignmentsEncodingByHostnamePrefix, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASBalancedPlacement, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASCacheNodeMatchResults, Fixed::Off, TOPOLOGY),
@@ -64,7 +65,7 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::TASRespectNodeAffinityPreferred, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASValidateWorkloadSliceSize, Fixed::Off, TOPOLOGY),
     (FeatureGate::TopologyAwareScheduling, Fixed::Off, TOPOLOGY),
-    (FeatureGate::ValidateRayAndSparkJobUpdates, Fixed::Off, KIND),
+    (FeatureGate::ValidateRayAndSparkJobUpdates, Fixed::On, "updates of queued jobs are always validated"),
     (FeatureGate::VectorizedResourceRequests, Fixed::On, INTERNAL),
     (FeatureGate::WorkloadRequestUseMergePatch, Fixed::Off, INTERNAL),
 ];
@@ -251,5 +252,39 @@ mod tests {
         let found = parse("f", &text, &[], "ns").unwrap().warnings;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("clientConnection has no effect: "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    /// What the process says about one gate that the file sets.
+    fn said(gate: &str, on: bool) -> String {
+        let text = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfeatureGates: {{{gate}: {on}}}\n"
+        );
+        parse("file", &text, &[], "kueue-system")
+            .unwrap()
+            .warnings
+            .concat()
+    }
+
+    /// These behaviours are built and cannot be switched off.
+    #[test]
+    fn who_switches_a_behaviour_off_that_is_always_on_is_told_so() {
+        for gate in [
+            "DeferRayServiceFinalizationForRedisCleanup",
+            "FlavorFungibilityPreserveScanProgress",
+            "LWSImmutableGroupSize",
+            "PodIntegrationValidateGroupOwner",
+            "SkipAncestorCheckForDeletedWorkloads",
+            "ValidateRayAndSparkJobUpdates",
+        ] {
+            let off = said(gate, false);
+            let expected = format!("feature gate {gate}=false has no effect: ");
+            assert!(off.starts_with(&expected), "{gate}: {off}");
+            assert_eq!(said(gate, true), "", "{gate}");
+        }
     }
 }

@@ -102,6 +102,21 @@ fn whose_gate_is_closed_is_admitted_only_without_preempting() {
     }
 }
 
+/// Spec: admission-engine 2.12
+#[test]
+fn events_about_a_preemption_tell_the_priorities_of_both() {
+    let mut world = full();
+    world.ask("q", "high", (7, 4_000));
+    world.edit("high", |w| w.boost = -2);
+    world.run();
+    let [high, low, gone] = ["high", "low", "gone"].map(|name| crate::name::Key::new("ns", name));
+    assert_eq!(
+        world.state.priorities(&high, &low).unwrap(),
+        "; preemptor effective priority: 5 (base: 7, boost: -2); preemptee effective priority: 0 (base: 0, boost: 0)"
+    );
+    assert_eq!(world.state.priorities(&gone, &low), None);
+}
+
 /// Spec: admission-engine B172 (a preempted workload is pending again, at its old place).
 #[test]
 fn a_victim_is_pending_again_and_served_when_there_is_room() {

@@ -14,6 +14,7 @@ fn make_room() -> Proposal {
         reason: "Preempted",
         preempted_reason: PreemptReason::InClusterQueue,
         message: MESSAGE.to_owned(),
+        priorities: "; both 0".to_owned(),
     }
 }
 
@@ -23,9 +24,10 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
     let mut world = World::admitted();
     world.proposal = Some(make_room());
     let (_, notes) = world.pass();
+    let told = format!("{MESSAGE}; both 0");
     assert_eq!(
         texts(&notes),
-        [("Preempted", MESSAGE), ("EvictedDueToPreempted", MESSAGE)]
+        [("Preempted", told.as_str()), ("EvictedDueToPreempted", MESSAGE)]
     );
     world.check_true("Evicted", "Preempted", MESSAGE);
     world.check_true("Preempted", "InClusterQueue", MESSAGE);
@@ -63,6 +65,7 @@ fn who_is_evicted_already_is_not_evicted_again() {
         reason: "Preempted",
         preempted_reason: PreemptReason::InCohortReclamation,
         message: "for somebody else".to_owned(),
+        priorities: String::new(),
     });
     let (_, notes) = world.pass();
     assert_eq!(notes, []);

@@ -1,7 +1,7 @@
 //! Queues that stop or go while something is reserved.
 
 use super::super::*;
-use super::world::{NOW, World, at, job, queue, reserve};
+use super::world::{NOW, World, at, job, pending, queue, reserve, texts};
 use crate::condition::Conditions;
 use crate::name::ClusterName;
 
@@ -179,4 +179,38 @@ fn what_is_larger_than_every_worker_gives_its_reservation_back_unless_it_is_admi
     admitted.workload.beyond = beyond();
     admitted.pass();
     assert!(admitted.workload.has_quota() && !admitted.workload.is_evicted());
+}
+
+/// Spec: admission-engine 1.1
+#[test]
+fn admission_gates_are_told_once_and_so_is_their_end() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[]));
+    world.workload.gated_by = "x.io/a,x.io/b".to_owned();
+    world.proposal = Some(pending("AdmissionGated", "Admission is gated by: x.io/a,x.io/b"));
+    let (_, notes) = world.pass();
+    let text = "Workload admission is gated by: x.io/a,x.io/b";
+    assert_eq!(notes, [Note::normal("AdmissionGated", text)]);
+    world.workload.gated_by = "x.io/b".to_owned();
+    world.proposal = Some(pending("AdmissionGated", "Admission is gated by: x.io/b"));
+    let (_, notes) = world.pass();
+    assert_eq!(notes, []);
+    let gated = world.workload.clone();
+    world.workload.gated_by = String::new();
+    world.proposal = Some(pending("WaitingForQuota", "insufficient quota"));
+    let (_, notes) = world.pass();
+    let cleared = (
+        "AdmissionGateCleared",
+        "Admission gate cleared, workload is now admissible",
+    );
+    assert_eq!(
+        texts(&notes),
+        [cleared, ("WaitingForQuota", "insufficient quota")]
+    );
+    world.workload = gated;
+    world.workload.gated_by = String::new();
+    world.proposal = Some(reserve("spot"));
+    let (_, notes) = world.pass();
+    assert_eq!(texts(&notes).first(), Some(&cleared));
+    assert!(world.workload.has_quota());
 }

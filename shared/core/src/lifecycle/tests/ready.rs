@@ -163,6 +163,7 @@ fn evictions_are_counted_by_reason_and_cause() {
             reason: "Preempted",
             preempted_reason: PreemptReason::InCohortFairSharing,
             message: "p".to_owned(),
+            priorities: String::new(),
         });
         world.pass();
         world.job = job(false, true);

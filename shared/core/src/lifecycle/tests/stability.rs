@@ -135,6 +135,7 @@ prop_compose! {
                 reason: "Preempted",
                 preempted_reason: PreemptReason::InClusterQueue,
                 message: "p".to_owned(),
+                priorities: String::new(),
             }),
             2 => Some(Proposal::Pending { reason: "WaitingForQuota".into(), message: "w".to_owned() }),
             _ => None,

@@ -2,8 +2,9 @@ use jiff::Timestamp;
 use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::{Value, json};
 
-use super::{Owner, of};
+use super::{Owner, Part, gates_removed, of};
 use crate::metrics::board::Change;
+use crate::metrics::table::Metric;
 
 pub(crate) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     json!({
@@ -169,18 +170,44 @@ fn an_eviction_tells_how_long_pods_were_ready_and_how_long_quota_stayed_held() {
     );
 }
 
+/// Spec: admission-engine 8. The last admission began 60 s after midnight; 100 s were spent in earlier ones.
 #[test]
-fn the_end_tells_how_long_it_ran() {
+fn the_end_tells_how_long_it_was_admitted_over_all_its_admissions() {
+    let finished = |at: &str| {
+        let mut finished = condition("Finished", "True", "Succeeded", "");
+        finished["lastTransitionTime"] = json!(at);
+        finished
+    };
     let old = json!({ "conditions": [reserved(), admitted()] });
-    let new =
-        json!({ "conditions": [reserved(), admitted(), condition("Finished", "True", "Succeeded", "")] });
+    let mut new = json!({ "conditions": [reserved(), admitted(), finished("2026-01-01T00:01:20Z")] });
+    let finished_once = "finished_workloads_total{cq,high} +1";
     assert_eq!(
         told(&old, &new),
-        [
-            "finished_workloads_total{cq,high} +1",
-            "execution_time_seconds{cq,high} 30"
-        ]
+        [finished_once, "execution_time_seconds{cq,high} 20"]
     );
+    new["accumulatedPastExecutionTimeSeconds"] = json!(100);
+    assert_eq!(
+        told(&old, &new),
+        [finished_once, "execution_time_seconds{cq,high} 120"]
+    );
+    let never = json!({ "conditions": [finished("2026-01-01T00:01:20Z")] });
+    assert_eq!(told(&json!({}), &never), [finished_once]);
+}
+
+/// Spec: jobs 12.8
+#[test]
+fn pods_that_are_let_go_tell_how_long_ago_their_workload_was_admitted() {
+    let now: Timestamp = "2026-01-01T00:01:30Z".parse().unwrap();
+    let status = json!({ "conditions": [reserved(), admitted()], "admission": {"clusterQueue": "cq"} });
+    for (part, is_group) in [(Part::Whole, "false"), (Part::OfGroup, "true")] {
+        let update = gates_removed(&workload(&status), (part, 3), now).unwrap();
+        assert_eq!(update.metric, Metric::PodSchedulingGateRemoval);
+        assert_eq!(update.change, Change::ObserveTimes(30.0, 3));
+        let labels: Vec<&str> = update.labels.iter().map(|label| &**label).collect();
+        assert_eq!(labels, ["kueue.x-k8s.io/admission", "cq", is_group]);
+    }
+    let waiting = json!({ "conditions": [reserved()], "admission": {"clusterQueue": "cq"} });
+    assert_eq!(gates_removed(&workload(&waiting), (Part::Whole, 1), now), None);
 }
 
 #[test]
