@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    fn request(notes: Value) -> Option<Value> {
+    fn request(notes: &Value) -> Option<Value> {
         let template = serde_json::from_value(json!({"metadata": {"annotations": notes}})).unwrap();
         topology_request(&template).map(|request| serde_json::to_value(request).unwrap())
     }
@@ -70,29 +70,31 @@ mod tests {
     #[test]
     fn the_annotations_of_a_template_become_its_topology_request() {
         let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
-        assert_eq!(request(json!({"other": "x"})), None);
+        assert_eq!(request(&json!({"other": "x"})), None);
         assert_eq!(
-            request(json!({key("required-topology"): "rack", key("group-name"): "g"})),
+            request(&json!({key("required-topology"): "rack", key("group-name"): "g"})),
             Some(json!({"required": "rack", "podSetGroupName": "g"}))
         );
         assert_eq!(
-            request(json!({key("unconstrained-topology"): "true"})),
+            request(&json!({key("unconstrained-topology"): "true"})),
             Some(json!({"unconstrained": true}))
         );
         assert_eq!(
-            request(json!({key("slice-required-topology"): "host", key("slice-size"): "2"})),
+            request(&json!({key("slice-required-topology"): "host", key("slice-size"): "2"})),
             Some(json!({"podSetSliceRequiredTopology": "host", "podSetSliceSize": 2}))
         );
         assert_eq!(
-            request(json!({key("slice-required-topology-constraints"): "[{\"topology\":\"a\",\"size\":4}]"})),
+            request(
+                &json!({key("slice-required-topology-constraints"): "[{\"topology\":\"a\",\"size\":4}]"})
+            ),
             Some(json!({"podsetSliceRequiredTopologyConstraints": [{"topology": "a", "size": 4}]}))
         );
-        assert_eq!(request(json!({key("slice-size"): "many"})), None);
+        assert_eq!(request(&json!({key("slice-size"): "many"})), None);
         assert_eq!(
-            request(json!({key("slice-size"): "2", key("group-name"): "g"})),
+            request(&json!({key("slice-size"): "2", key("group-name"): "g"})),
             None
         );
         let both = json!({key("required-topology"): "a", key("preferred-topology"): "b"});
-        assert_eq!(request(both), Some(json!({"required": "a"})));
+        assert_eq!(request(&both), Some(json!({"required": "a"})));
     }
 }

@@ -38,6 +38,10 @@ pub enum Placement {
     Elsewhere,
 }
 
+/// What no flavor supports, and the way out. Why the way out: the reference has flavors for such pods, so its users would look for one.
+pub(crate) const UNPLACED: &str =
+    "TopologyAwareScheduling, which is not built here: remove the topology annotations of the pod template";
+
 /// Whether the nodes of a flavor accept the pods of a pod set; else the reason. *Source*: `spec/admission-engine.md 2.5.2`.
 pub(crate) fn suits(
     flavors: &BTreeMap<FlavorName, Flavor>,
@@ -49,11 +53,7 @@ pub(crate) fn suits(
         return Err(format!("flavor {name} not found"));
     };
     if pod_set.asks_topology && placement == Placement::Here {
-        // Why the second half: the reference has flavors for such pods, so its users would look for one.
-        return Err(format!(
-            "Flavor \"{name}\" does not support TopologyAwareScheduling, which is not built here: remove the topology annotations of \
-             the pod template"
-        ));
+        return Err(format!("Flavor \"{name}\" does not support {UNPLACED}"));
     }
     if let Some(taint) = flavor
         .taints

@@ -277,6 +277,16 @@ fn no_flavor_suits_pods_that_ask_for_places_by_topology() {
          built here: remove the topology annotations of the pod template",
     );
     assert_eq!(remedy, Remedy::Configuration);
+    let idle = PodSet {
+        asks_topology: true,
+        ..pod_set("main", 1, &[])
+    };
+    one_flavor(4).refuses(
+        &[idle],
+        Category::NoMatchingFlavor,
+        "couldn't assign flavors to pod set main: no support for TopologyAwareScheduling, which is not built here: remove the \
+         topology annotations of the pod template",
+    );
 }
 
 /// Spec: admission-engine 9.4 B073 B074.

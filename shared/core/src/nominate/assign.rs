@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::compiled::{CompiledFlavor, CompiledGroup};
 use super::{Head, Mode, Nomination, Progress, Refusal};
 use crate::amount::Amount;
-use crate::flavor::{Category, Remedy, suits};
+use crate::flavor::{Category, Placement, Remedy, UNPLACED, suits};
 use crate::ground::{Footprint, Ground};
 use crate::hierarchy::{Counting, Exact, FlavorResource};
 use crate::holders::Holders;
@@ -250,6 +250,12 @@ impl<'a> Assigner<'a> {
                 }
             }
         }
+        // Why: pods that request nothing get no flavor, so no flavor has refused them.
+        if category.is_none() && flavors.is_empty() && self.asks_for_a_place(members) {
+            reasons.push(format!("no support for {UNPLACED}"));
+            category = Some(Category::NoMatchingFlavor);
+            assigned.mode = Mode::NoFit;
+        }
         if let Some(category) = category {
             self.refuse(members, category, reasons, assigned);
         }
@@ -424,6 +430,14 @@ impl<'a> Assigner<'a> {
                     .filter_map(|want| assignment.flavors.get(want.resource))
                     .any(|flavor| flavor != name)
             })
+    }
+
+    /// Whether one of the pod sets asks this cluster for places by topology.
+    fn asks_for_a_place(&self, members: &[usize]) -> bool {
+        let mut sets = members
+            .iter()
+            .filter_map(|at| self.head.workload.pod_sets.get(*at));
+        self.head.placement == Placement::Here && sets.any(|set| set.asks_topology)
     }
 
     fn suits(&self, members: &[usize], flavor: &CompiledFlavor) -> Result<(), String> {
