@@ -9,6 +9,7 @@ use divan::Bencher;
 use jiff::Timestamp;
 use roadstead_core::amount::Amount;
 use roadstead_core::fair::{Contender, Tournament};
+use roadstead_core::flavor::Placement;
 use roadstead_core::ground::{Footprint, Ground};
 use roadstead_core::hierarchy::NodeId;
 use roadstead_core::holders::{Holder, Holders};
@@ -171,6 +172,7 @@ fn ask(world: &mut World, workload: &Workload) -> Nomination {
         workload,
         queue: &world.asker,
         node: world.node,
+        placement: Placement::Here,
         priority: world.priority,
         queue_time: at(0),
         progress: None,
