@@ -169,6 +169,22 @@ mod tests {
         );
     }
 
+    /// These behaviours are built.
+    #[test]
+    fn what_is_always_on_is_not_called_unbuilt() {
+        for gate in [
+            FeatureGate::DeferRayServiceFinalizationForRedisCleanup,
+            FeatureGate::FlavorFungibilityPreserveScanProgress,
+            FeatureGate::LWSImmutableGroupSize,
+            FeatureGate::PodIntegrationValidateGroupOwner,
+            FeatureGate::SkipAncestorCheckForDeletedWorkloads,
+            FeatureGate::ValidateRayAndSparkJobUpdates,
+        ] {
+            let line = GATES.iter().find(|(idle, _, _)| *idle == gate);
+            assert_eq!(line.map(|(_, fixed, _)| *fixed), Some(Fixed::On), "{gate:?}");
+        }
+    }
+
     /// Spec: api API-14
     #[test]
     fn a_gate_of_an_earlier_release_is_accepted_with_one_warning() {
@@ -252,39 +268,5 @@ mod tests {
         let found = parse("f", &text, &[], "ns").unwrap().warnings;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("clientConnection has no effect: "));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::config::parse;
-
-    /// What the process says about one gate that the file sets.
-    fn said(gate: &str, on: bool) -> String {
-        let text = format!(
-            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfeatureGates: {{{gate}: {on}}}\n"
-        );
-        parse("file", &text, &[], "kueue-system")
-            .unwrap()
-            .warnings
-            .concat()
-    }
-
-    /// These behaviours are built and cannot be switched off.
-    #[test]
-    fn who_switches_a_behaviour_off_that_is_always_on_is_told_so() {
-        for gate in [
-            "DeferRayServiceFinalizationForRedisCleanup",
-            "FlavorFungibilityPreserveScanProgress",
-            "LWSImmutableGroupSize",
-            "PodIntegrationValidateGroupOwner",
-            "SkipAncestorCheckForDeletedWorkloads",
-            "ValidateRayAndSparkJobUpdates",
-        ] {
-            let off = said(gate, false);
-            let expected = format!("feature gate {gate}=false has no effect: ");
-            assert!(off.starts_with(&expected), "{gate}: {off}");
-            assert_eq!(said(gate, true), "", "{gate}");
-        }
     }
 }

@@ -109,7 +109,7 @@ fn events_about_a_preemption_tell_the_priorities_of_both() {
     world.ask("q", "high", (7, 4_000));
     world.edit("high", |w| w.boost = -2);
     world.run();
-    let [high, low, gone] = ["high", "low", "gone"].map(|name| crate::name::Key::new("ns", name));
+    let [high, low, gone] = ["high", "low", "gone"].map(|name| Key::new("ns", name));
     assert_eq!(
         world.state.priorities(&high, &low).unwrap(),
         "; preemptor effective priority: 5 (base: 7, boost: -2); preemptee effective priority: 0 (base: 0, boost: 0)"
