@@ -14,7 +14,6 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use kube::Client;
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::rights::Process;
 use roadstead_kubeio::connect::Chosen;
@@ -27,7 +26,7 @@ use crate::cluster::account::State;
 use crate::failure::{Code, Failure, done};
 use crate::output::{self, say};
 use cluster::Site;
-use plan::{Found, Step};
+use plan::Step;
 
 const FIELD_MANAGER: &str = "roadstead-install";
 /// How often the cluster is checked while waiting.
@@ -124,16 +123,6 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
     })
 }
 
-/// Whether Roadstead or Kueue is installed in a cluster; `None` if its Deployments cannot be listed.
-pub(crate) async fn has_engine(client: &Client) -> Option<bool> {
-    let site = Site {
-        client: client.clone(),
-        namespace: String::new(),
-    };
-    let deployments = site.deployments().await.ok()?;
-    Some(deployments.iter().any(Found::is_engine))
-}
-
 fn summary(installed: &Installed, kubeconfig: Option<&Path>) -> String {
     let Installed {
         process,
@@ -155,7 +144,7 @@ fn summary(installed: &Installed, kubeconfig: Option<&Path>) -> String {
 }
 
 /// The flag that leads the next command to the same cluster.
-pub(crate) fn of_kubeconfig(kubeconfig: Option<&Path>) -> String {
+fn of_kubeconfig(kubeconfig: Option<&Path>) -> String {
     kubeconfig.map_or_else(String::new, |path| format!(" --kubeconfig {}", path.display()))
 }
 

@@ -14,6 +14,7 @@ pub mod completion;
 pub mod config;
 pub mod describe;
 pub mod doctor;
+mod engines;
 pub mod events;
 pub mod explain;
 pub mod failure;

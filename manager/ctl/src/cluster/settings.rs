@@ -19,8 +19,8 @@ use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_serve::config;
 
 use crate::args::Owner;
+use crate::engines::{self, Found};
 use crate::failure::{Code, Failure};
-use crate::install;
 use crate::output::say;
 
 /// The settings of one process.
@@ -140,7 +140,8 @@ fn named(origin: &str, namespace: &str) -> Result<Account, Failure> {
 pub(super) async fn look_for_engine(worker: &Client, kubeconfig: &Path) {
     // Why no failure: an engine may be installed under names that are not known, and a worker's administrator need not have the right
     // to list Deployments.
-    if install::has_engine(worker).await == Some(false) {
+    let is_empty = |found: Vec<Found>| !found.iter().any(Found::is_engine);
+    if engines::found(worker).await.is_ok_and(is_empty) {
         say(&format!(
             "warning: neither Roadstead nor Kueue was found on this worker, so no job would start there: roadstead install worker \
              --kubeconfig {}",

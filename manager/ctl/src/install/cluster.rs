@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use roadstead_api::install::objects::may_be_of_others;
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
@@ -15,10 +15,11 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, from_value, json};
 use tokio::time::{Instant, sleep};
 
-use super::plan::{APP_LABEL, Found, Step, refuse_namespace, refuse_newer, refuse_others, refuse_webhooks};
+use super::plan::{Step, refuse_namespace, refuse_newer, refuse_others, refuse_webhooks};
 use super::{FIELD_MANAGER, LOOK_EVERY};
 use crate::access;
 use crate::cluster::account::{State, holds};
+use crate::engines;
 use crate::failure::{Code, Failure};
 
 /// A cluster, and the namespace of the process in it.
@@ -63,39 +64,13 @@ impl Site {
 
     /// Refuses if Kueue or another installation runs here, or has left webhooks that would refuse our pods.
     pub(super) async fn nothing_is_in_the_way(&self, process: Process) -> Result<(), Failure> {
-        refuse_others(process, &self.namespace, &self.deployments().await?)?;
+        refuse_others(process, &self.namespace, &engines::found(&self.client).await?)?;
         let mut configurations = Vec::new();
         for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
             let kind = kind_of(&json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}));
             configurations.extend(self.labelled(&[kind], "").await?);
         }
         refuse_webhooks(&self.namespace, &configurations)
-    }
-
-    /// All Deployments of the cluster.
-    pub(super) async fn deployments(&self) -> Result<Vec<Found>, Failure> {
-        let all = Api::<Deployment>::all(self.client.clone())
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| Failure::request("listing the Deployments of the cluster failed", &error))?;
-        let found = |deployment: Deployment| {
-            let label = |key: &str| deployment.labels().get(key).cloned();
-            let pod = deployment
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.template.spec.as_ref());
-            let containers = pod.into_iter().flat_map(|pod| &pod.containers);
-            Found {
-                namespace: deployment.namespace().unwrap_or_default(),
-                name: deployment.name_any(),
-                installed: label(owned::LABEL),
-                app: label(APP_LABEL),
-                images: containers
-                    .filter_map(|container| container.image.clone())
-                    .collect(),
-            }
-        };
-        Ok(all.items.into_iter().map(found).collect())
     }
 
     /// The existing object of that name; `None` if there is none or the kind is not served.

@@ -9,11 +9,8 @@ use roadstead_serve::config;
 use serde_json::Value;
 
 use crate::cluster::account::State;
+use crate::engines::{APP_LABEL, Found, KUEUE_APP};
 use crate::failure::{Code, Failure};
-
-/// The label by which Kueue's own manifests and charts mark their objects, and its value.
-pub(super) const APP_LABEL: &str = "app.kubernetes.io/name";
-const KUEUE_APP: &str = "kueue";
 
 /// One object, and whether it must be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,34 +30,6 @@ impl Step {
 
     pub(super) fn is_definition(&self) -> bool {
         self.object["kind"] == "CustomResourceDefinition"
-    }
-}
-
-/// The needed fields of a Deployment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    /// The installation that it belongs to.
-    pub(super) installed: Option<String>,
-    /// `app.kubernetes.io/name`.
-    pub(super) app: Option<String>,
-    pub(super) images: Vec<String>,
-}
-
-impl Found {
-    /// Whether it is an engine whose webhooks the API server may call.
-    pub(super) fn is_engine(&self) -> bool {
-        self.installed.is_some() || self.is_kueue()
-    }
-
-    fn is_kueue(&self) -> bool {
-        let by_image = |image: &String| {
-            let name = image.split(['@', ':']).next().unwrap_or_default();
-            name.ends_with("/kueue")
-        };
-        self.installed.is_none()
-            && (self.app.as_deref() == Some(KUEUE_APP) || self.images.iter().any(by_image))
     }
 }
 

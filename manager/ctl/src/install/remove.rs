@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 
 use super::LOOK_EVERY;
 use super::cluster::{Site, kind_of, late, title};
-use super::plan::Found;
 use crate::args::Uninstall;
+use crate::engines::{self, Found};
 use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
@@ -291,7 +291,7 @@ impl Site {
                 "metadata": {"name": config.leader_election.resource_name, "namespace": here},
             }),
         ];
-        let engines = self.deployments().await?;
+        let engines = engines::found(&self.client).await?;
         let is_installed = { engines.iter() }
             .any(|each| each.namespace == *here && each.installed.as_deref() == Some(process.name()));
         let is_unused = !engines.iter().any(Found::is_engine);
