@@ -4,9 +4,8 @@
 //! *Source*: `spec/jobs.md 9.11, 9.13, 13.2`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dashmap::DashMap;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations;
@@ -65,22 +64,26 @@ pub(crate) struct Relative<'a> {
 /// Why kept: without it, each of the `n` pods of an object that gets a cluster would make all pods that still seek one due, which are
 /// about `n`² passes.
 #[derive(Debug, Default)]
-pub(crate) struct Courses(DashMap<Key, Course>);
+pub(crate) struct Courses(Mutex<BTreeMap<Key, Course>>);
 
 impl Courses {
     /// Notes where a Workload may go.
     pub(crate) fn note(&self, key: Key, course: Course) {
-        self.0.insert(key, course);
+        self.all().insert(key, course);
     }
 
     /// Forgets where a Workload might go.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.remove(key);
+        self.all().remove(key);
     }
 
     /// Whether the Workload may have to go elsewhere because a relative got this cluster, or with `None` stopped seeking one.
     pub(crate) fn changes(&self, key: &Key, cluster: Option<&ClusterName>) -> bool {
-        self.0.get(key).is_none_or(|course| course.changes(cluster))
+        self.all().get(key).is_none_or(|course| course.changes(cluster))
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Course>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
