@@ -86,7 +86,7 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
             .is_some();
     let owner = match owner(caches, object) {
         Ok(owner) => owner,
-        // Why: its owner may be gone for good, and whoever removes the last finalizer must be able to.
+        // Why: its owner may be gone for good, and the controller that removes the last finalizer must be able to.
         Err(_) if is_leaving(request) => return allowed(request),
         Err(failure) => return failed(request, failure.text()),
     };
