@@ -100,6 +100,20 @@ impl Cluster {
         .await
     }
 
+    /// Waits until `doctor` has nothing to complain about.
+    async fn is_healthy(&self, namespace: &str) {
+        let kubeconfig = self.kubeconfig();
+        let doctor = [
+            "doctor",
+            "--kubeconfig",
+            &kubeconfig,
+            "--namespace",
+            namespace,
+            "--wait",
+        ];
+        roadstead(&doctor).await.unwrap_or_else(|said| panic!("{said}"));
+    }
+
     /// Starts the process as its Deployment asks.
     async fn deploy(&self) -> Deployed {
         let name = format!("roadstead-{}", self.part);
@@ -305,16 +319,7 @@ async fn a_federation_is_installed_runs_a_job_and_is_taken_away_without_a_trace(
     })
     .await;
     for cluster in clusters {
-        let kubeconfig = cluster.kubeconfig();
-        let doctor = [
-            "doctor",
-            "--kubeconfig",
-            &kubeconfig,
-            "--namespace",
-            NAMESPACE,
-            "--wait",
-        ];
-        roadstead(&doctor).await.unwrap_or_else(|said| panic!("{said}"));
+        cluster.is_healthy(NAMESPACE).await;
     }
     let took = begun.elapsed();
     Progress::stderr().step(&format!("from nothing to the end of a job: {took:?}"));

@@ -12,6 +12,8 @@ use roadstead_jobs::equivalence::sanitised;
 use roadstead_jobs::kind::MemberId;
 use serde_json::Value;
 
+use crate::topology::topology_request;
+
 /// The parts from which a Workload is made. *Source*: `spec/jobs.md 5.6`.
 #[derive(Clone, Debug)]
 pub struct Made<'a> {
@@ -37,6 +39,8 @@ pub struct Made<'a> {
     pub priority: Priority,
     /// The maximum execution time, in seconds.
     pub max_execution_secs: Option<i32>,
+    /// Whether the topology annotations of the templates count (gate `TopologyAwareScheduling`).
+    pub topology: bool,
 }
 
 /// A resolved priority. *Source*: `spec/jobs.md 5.13`.
@@ -84,19 +88,22 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
     if made.group.is_some() {
         notes.insert(annotations::IS_GROUP_WORKLOAD.to_owned(), labels::TRUE.to_owned());
     }
-    let pod_sets = made.pod_sets.into_iter().map(|set| api::PodSet {
-        name: set.name,
-        count: i32::try_from(set.count).unwrap_or(i32::MAX),
-        min_count: set
-            .min_count
-            .map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
-        template: match sanitised(set.template) {
+    let pod_sets = made.pod_sets.into_iter().map(|set| {
+        let template = match sanitised(set.template) {
             Value::Object(template) => template.into(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 api::RawTemplate::default()
             }
-        },
-        topology_request: None,
+        };
+        api::PodSet {
+            name: set.name,
+            count: i32::try_from(set.count).unwrap_or(i32::MAX),
+            min_count: set
+                .min_count
+                .map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+            topology_request: made.topology.then(|| topology_request(&template)).flatten(),
+            template,
+        }
     });
     api::Workload {
         metadata: ObjectMeta {
@@ -262,8 +269,10 @@ fn compared(spec: &api::WorkloadSpec) -> impl PartialEq + '_ {
 #[cfg(test)]
 mod tests {
     use kube::api::ObjectMeta;
+    use roadstead_api::constants::annotations;
     use roadstead_api::kueue::v1beta2 as api;
     use roadstead_core::dispatch::{Drift, LostPolicy};
+    use roadstead_jobs::JobPodSet;
     use serde_json::json;
 
     use super::{
@@ -340,10 +349,43 @@ mod tests {
             pod_sets: Vec::new(),
             priority: Priority::default(),
             max_execution_secs: None,
+            topology: false,
         });
         let kept = workload.metadata.annotations.unwrap();
         let noted = ("noted".to_owned(), "y".to_owned());
         assert_eq!(kept, [(parameter.to_owned(), "60".to_owned()), noted].into());
+    }
+
+    /// Spec: jobs 8.
+    #[test]
+    fn topology_annotations_count_only_while_the_gate_is_on() {
+        let request = |topology: bool| {
+            let set = JobPodSet {
+                name: "main".to_owned(),
+                count: 1,
+                min_count: None,
+                template: json!({"metadata": {"annotations": {annotations::PODSET_REQUIRED_TOPOLOGY: "rack"}}}),
+            };
+            let workload = workload_for_job(Made {
+                name: "w".to_owned(),
+                job: &ObjectMeta::default(),
+                api_version: "batch/v1",
+                kind: "Job",
+                group: None,
+                labels_to_copy: &[],
+                annotations_to_copy: &[],
+                queue: None,
+                pod_sets: vec![set],
+                priority: Priority::default(),
+                max_execution_secs: None,
+                topology,
+            });
+            let [set] = workload.spec.pod_sets.try_into().unwrap();
+            let api::PodSet { topology_request, .. } = set;
+            topology_request.and_then(|request| request.required)
+        };
+        assert_eq!(request(true).as_deref(), Some("rack"));
+        assert_eq!(request(false), None);
     }
 
     /// Spec: safety 3.1, 3.5.

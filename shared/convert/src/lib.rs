@@ -37,4 +37,3 @@ pub use outward::{
 pub use queues::{
     check, cluster_queue, cohort, flavor, local_queue, past_usage, queue_view, says_inactive, selector,
 };
-pub use topology::topology_request;

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The topology request in the annotations of a template; `None` if they ask for no place.
 ///
 /// A value that does not parse counts as not written: the webhooks of the kinds refuse it.
-pub fn topology_request(template: &api::RawTemplate) -> Option<Box<api::PodSetTopologyRequest>> {
+pub(crate) fn topology_request(template: &api::RawTemplate) -> Option<Box<api::PodSetTopologyRequest>> {
     let notes = template.get("metadata")?.get("annotations")?;
     let text = |key: &str| notes.get(key).and_then(Value::as_str);
     let owned = |key: &str| text(key).map(str::to_owned);

@@ -377,17 +377,7 @@ async fn is_taken_over(cluster: &Cluster, namespace: &str) {
         })
         .await;
     }
-    let kubeconfig = cluster.kubeconfig();
-    roadstead(&[
-        "doctor",
-        "--kubeconfig",
-        &kubeconfig,
-        "--namespace",
-        namespace,
-        "--wait",
-    ])
-    .await
-    .unwrap_or_else(|said| panic!("{said}"));
+    cluster.is_healthy(namespace).await;
 }
 
 /// Objects of users are as they were, in both versions, and jobs go on.

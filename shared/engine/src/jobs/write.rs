@@ -213,16 +213,8 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
         pod_sets: scene.pod_sets.clone(),
         priority,
         max_execution_secs: roadstead_jobs::labels::max_execution_secs(meta),
+        topology: { &jobs.config.feature_gates }.enabled(FeatureGate::TopologyAwareScheduling),
     });
-    if jobs
-        .config
-        .feature_gates
-        .enabled(FeatureGate::TopologyAwareScheduling)
-    {
-        for set in &mut workload.spec.pod_sets {
-            set.topology_request = roadstead_convert::topology_request(&set.template);
-        }
-    }
     if !scene.maker_notes.is_empty() {
         let notes = workload.metadata.annotations.get_or_insert_default();
         notes.extend(scene.maker_notes.clone());
