@@ -78,6 +78,10 @@ pub async fn run(args: &Events, clock: fn() -> Timestamp) -> Result<(), Failure>
 async fn of_job(client: &Client, namespace: &str, name: &str) -> Result<Vec<row::Target>, Failure> {
     let workloads: Vec<Workload> = explain::find(&Api::namespaced(client.clone(), namespace), name).await?;
     if workloads.is_empty() {
+        // Why: that a Workload cannot be made is said by an Event on the job only.
+        if let Some((kind, job)) = explain::queued(client, TABLE, namespace, name).await {
+            return Ok(vec![row::target(kind, &job)]);
+        }
         return Err(explain::missing(client, TABLE, namespace, name).await);
     }
     Ok(workloads.iter().flat_map(row::targets).collect())

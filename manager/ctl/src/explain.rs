@@ -1,7 +1,7 @@
 //! `roadstead explain`: why a job or a Workload does not run, or where it runs.
 //!
-//! It reads only Workloads of the management cluster, the job when there is no Workload, and the queues when a Workload has not
-//! been tried. It uses the user's own rights.
+//! It reads only Workloads of the management cluster, the job and its Events when there is no Workload, and the queues when a
+//! Workload has not been tried. It uses the user's own rights.
 
 mod line;
 pub(crate) mod text;
@@ -9,6 +9,7 @@ pub(crate) mod text;
 use std::fmt::Debug;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 use self::text::render;
 use crate::args::Explain;
+use crate::events::row::{self, About};
 use crate::failure::{Code, Failure};
 use crate::objects;
 use crate::output;
@@ -110,26 +112,50 @@ fn split(name: &str) -> (&str, &str) {
 }
 
 fn is_workload(kind: &str) -> bool {
+    let word = match kind.split_once('.') {
+        Some((word, "kueue.x-k8s.io")) => word,
+        Some(_) => return false,
+        None => kind,
+    };
+    // The last three are the short names that its CRD has.
     matches!(
-        kind,
-        "workload" | "workloads" | "wl" | "workload.kueue.x-k8s.io" | "workloads.kueue.x-k8s.io"
+        word,
+        "workload" | "workloads" | "wl" | "kwl" | "kueueworkload" | "kueueworkloads"
     )
 }
 
-/// Whether a word names this kind of this group: its name, or the plural that kubectl knows, and the group behind a dot as kubectl
-/// prints it (`job.batch`).
+/// Short names under which kubectl knows kinds of jobs, and the plural that each stands for.
+const SHORT_NAMES: [(&str, &str); 7] = [
+    ("aw", "appwrappers"),
+    ("deploy", "deployments"),
+    ("lws", "leaderworkersets"),
+    ("po", "pods"),
+    ("sparkapp", "sparkapplications"),
+    ("sts", "statefulsets"),
+    ("wf", "workflows"),
+];
+
+/// Whether a word names this kind of this group: its name, or the plural or short name that kubectl knows, and the group behind a dot
+/// as kubectl prints it (`job.batch`).
 fn is_called(kinds: Kinds, (group, kind): (&str, &str), word: &str) -> bool {
     let word = match word.split_once('.') {
         Some((word, of)) if of == group => word,
         Some(_) => return false,
         None => word,
     };
+    let short = SHORT_NAMES.iter().find(|(short, _)| *short == word);
+    let word = short.map_or(word, |(_, plural)| *plural);
     let plural = |row: &Kind| row.kind == kind && row.plural.eq_ignore_ascii_case(word);
     kind.eq_ignore_ascii_case(word) || kinds.iter().any(plural)
 }
 
 /// The job of that name among the matching kinds, and its kind.
-async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
+async fn job(
+    client: &Client,
+    kinds: Kinds,
+    namespace: &str,
+    name: &str,
+) -> Option<(&'static str, DynamicObject)> {
     let (word, name) = split(name);
     for row in kinds
         .iter()
@@ -140,10 +166,60 @@ async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Opti
         let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
         // Why no error: the kind may not be served, or the user may not read it. Neither answers the question.
         if let Some(job) = jobs.get_opt(name).await.ok().flatten() {
-            return Some((row.kind.to_lowercase(), job));
+            return Some((row.kind, job));
         }
     }
     None
+}
+
+/// The job of that name, if it names a queue, and its kind.
+pub(crate) async fn queued(
+    client: &Client,
+    kinds: Kinds,
+    namespace: &str,
+    name: &str,
+) -> Option<(&'static str, DynamicObject)> {
+    let found = job(client, kinds, namespace, name).await;
+    found.filter(|(_, job)| is_queued(job))
+}
+
+fn is_queued(job: &DynamicObject) -> bool {
+    job.labels()
+        .get(QUEUE_NAME)
+        .is_some_and(|queue| !queue.is_empty())
+}
+
+/// Why a queued job has no Workload, and the next step.
+async fn without_workload(
+    client: &Client,
+    namespace: &str,
+    kind: &str,
+    job: &DynamicObject,
+) -> (String, String) {
+    let warning = warning(client, namespace, kind, job).await;
+    let (kind, name) = (kind.to_lowercase(), job.name_any());
+    let why = format!("{kind} {name} exists, but has no Workload yet");
+    match warning {
+        Some(warning) => (
+            format!("{why}: {warning}"),
+            format!("correct what this says; all events: roadstead events {kind}/{name} -n {namespace}"),
+        ),
+        None => (
+            why,
+            "look again in a few seconds; if that does not help, check that the manager runs, or roadstead-worker on a cluster of its own"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The latest warning about a job: why its Workload cannot be made is said by an Event only.
+async fn warning(client: &Client, namespace: &str, kind: &str, job: &DynamicObject) -> Option<String> {
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let about = About::Only(vec![row::target(kind, job)]);
+    // Why no error: the user may not be allowed to read Events.
+    let is_meant = |event: &Event| event.type_.as_deref() == Some("Warning") && about.means(event);
+    let warnings = objects::all(&api, None, is_meant).await.ok()?;
+    warnings.into_iter().max_by_key(row::time)?.message
 }
 
 /// Why nothing is known of that name.
@@ -166,14 +242,14 @@ pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name
     let job = job(client, kinds, namespace, name).await;
     let name = of_kind;
     let (why, next) = match job {
-        Some((kind, job)) if job.labels().get(QUEUE_NAME).is_none_or(String::is_empty) => (
-            format!("{kind} {name} exists, but names no queue, so it is not managed"),
+        Some((kind, job)) if !is_queued(&job) => (
+            format!(
+                "{} {name} exists, but names no queue, so it is not managed",
+                kind.to_lowercase()
+            ),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),
-        Some((kind, _)) => (
-            format!("{kind} {name} exists, but has no Workload yet"),
-            "look again in a few seconds; if that does not help, check that the manager runs".to_owned(),
-        ),
+        Some((kind, job)) => without_workload(client, namespace, kind, &job).await,
         None => (
             format!(
                 "there is no Workload of that name in namespace {namespace}, and none for a job of that name"
@@ -192,6 +268,50 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_job_without_a_workload_is_explained_by_its_latest_warning() {
+        static ROWS: [&Kind; 1] = [&rows::JOB];
+        let event = |uid: &str, kind: &str, message: &str, stamp: &str| {
+            json!({"metadata": {"name": message}, "type": kind, "message": message, "lastTimestamp": stamp,
+                "involvedObject": {"kind": "Job", "name": "train", "uid": uid}})
+        };
+        let events = json!({"metadata": {}, "items": [
+            event("j", "Warning", "class \"x\" not found", "2026-11-21T10:02:00Z"),
+            event("j", "Warning", "an earlier one", "2026-11-21T10:01:00Z"),
+            event("j", "Normal", "Job suspended", "2026-11-21T10:03:00Z"),
+            event("earlier", "Warning", "of an earlier job", "2026-11-21T10:04:00Z"),
+        ]});
+        let job = json!({"metadata": {"name": "train", "uid": "j", "labels": {QUEUE_NAME: "main"}}});
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_job = request.uri().path().ends_with("/jobs/train");
+            let body = if is_job { job.clone() } else { events.clone() };
+            async move {
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                Ok::<_, std::io::Error>(Response::builder().status(200).body(body).unwrap())
+            }
+        });
+        let client = Client::new(service, "ns");
+        let failure = missing(&client, Kinds::new(&ROWS), "team", "train").await;
+        assert_eq!(
+            failure.why,
+            "job train exists, but has no Workload yet: class \"x\" not found"
+        );
+    }
+
+    #[test]
+    fn a_kind_is_called_by_the_short_names_of_kubectl_too() {
+        for (short, plural) in SHORT_NAMES {
+            let mut rows = TABLE.iter().filter(|row| row.plural == plural);
+            let row = rows.next().unwrap();
+            assert!(is_called(TABLE, (row.group, row.kind), short), "{short}");
+            assert!(!is_called(TABLE, ("batch", "Job"), short), "{short}");
+        }
+        for word in ["workload", "kwl", "kueueworkloads", "kwl.kueue.x-k8s.io"] {
+            assert!(is_workload(word), "{word}");
+        }
+        assert!(!is_workload("kwl.batch"));
+    }
 
     #[tokio::test]
     async fn a_job_of_every_kind_of_the_table_is_found_by_its_name_or_by_kind_and_name() {
@@ -225,7 +345,13 @@ mod tests {
                 "train thomas exists, but names no queue, so it is not managed"
             );
         }
-        for name in ["percy", "train/percy", "job/thomas", "workload/thomas"] {
+        for name in [
+            "percy",
+            "train/percy",
+            "job/thomas",
+            "workload/thomas",
+            "kwl/thomas",
+        ] {
             assert!(
                 why(name).await.starts_with("there is no Workload of that name"),
                 "{name}"

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::TABLE;
 
@@ -43,6 +44,15 @@ pub(crate) fn targets(workload: &Workload) -> Vec<Target> {
         uid: workload.uid().unwrap_or_default(),
     };
     owners.chain([itself]).collect()
+}
+
+/// A job itself.
+pub(crate) fn target(kind: &str, job: &DynamicObject) -> Target {
+    Target {
+        kind: kind.to_owned(),
+        name: job.name_any(),
+        uid: job.uid().unwrap_or_default(),
+    }
 }
 
 impl About {

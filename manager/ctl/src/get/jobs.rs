@@ -46,6 +46,7 @@ fn state(view: &View) -> String {
         | State::Running
         | State::WorkerLost
         | State::WaitingForPlacement
+        | State::WaitingForChecks
         | State::WaitingForQuota => format!("{:?}", view.state),
     }
 }

@@ -30,8 +30,10 @@ pub enum State {
     Running,
     /// Its worker does not answer.
     WorkerLost,
-    /// It holds quota and waits for its admission checks, such as the one that places it on a worker.
+    /// It holds quota and waits for the admission check that places it on a worker.
     WaitingForPlacement,
+    /// It holds quota and waits for other admission checks, such as a provisioning check.
+    WaitingForChecks,
     /// It waits for quota.
     WaitingForQuota,
 }
@@ -46,6 +48,7 @@ impl State {
             Self::Running => "running",
             Self::WorkerLost => "running on a worker that does not answer",
             Self::WaitingForPlacement => "waiting for a worker",
+            Self::WaitingForChecks => "waiting for admission checks",
             Self::WaitingForQuota => "waiting for quota",
         }
     }
@@ -124,9 +127,12 @@ pub fn view(workload: &Workload, now: Timestamp) -> View {
     let owner = controller(&workload.metadata).or_else(|| workload.owner_references().first());
     let clusters = match state {
         State::WaitingForPlacement | State::WorkerLost => rows(workload, record.as_ref(), now),
-        State::Finished | State::Deactivated | State::Stopping | State::Running | State::WaitingForQuota => {
-            Vec::new()
-        }
+        State::Finished
+        | State::Deactivated
+        | State::Stopping
+        | State::Running
+        | State::WaitingForChecks
+        | State::WaitingForQuota => Vec::new(),
     };
     View {
         workload: format!(
@@ -187,7 +193,9 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
         return (State::Running, running(workload, of(admitted, "")));
     }
     if quota {
-        return (State::WaitingForPlacement, placement(workload, record));
+        // Why: a cluster without workers writes no record, and its user knows of no worker.
+        let state = record.map_or(State::WaitingForChecks, |_| State::WaitingForPlacement);
+        return (state, placement(workload, record));
     }
     (State::WaitingForQuota, waiting_for_quota(workload))
 }
@@ -269,7 +277,7 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         );
         if requeued.reason == "AdmissionCheck" {
             let namespace = workload.namespace().unwrap_or_default();
-            next.push_str("; what the check said: kubectl get provisioningrequests -n ");
+            next.push_str("; what a provisioning check said: kubectl get provisioningrequests -n ");
             next.push_str(&namespace);
         }
         return Top {

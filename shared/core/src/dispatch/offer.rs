@@ -166,7 +166,9 @@ impl<'a> Pass<'a> {
     /// Why no cluster is asked, if the dispatcher is the reason.
     pub(super) fn not_offered(&self, offered: &[ClusterName]) -> Option<Waiting> {
         match self.o.policy.dispatcher {
-            Dispatcher::External if offered.is_empty() => Some(Waiting::NotNominated),
+            Dispatcher::External if offered.is_empty() => {
+                Some(Waiting::NotNominated { unlisted: Vec::new() })
+            }
             Dispatcher::External
             | Dispatcher::AllAtOnce
             | Dispatcher::Incremental { .. }

@@ -318,7 +318,7 @@ impl<'a> Pass<'a> {
             | Waiting::Cordoned { .. }
             | Waiting::KindNotServed { .. }
             | Waiting::KindNotReadable { .. }
-            | Waiting::NotNominated => true,
+            | Waiting::NotNominated { .. } => true,
             // Why all of them: shortly before a worker with room answers, the others may have answered already.
             Waiting::WaitingForWorkers { .. } => {
                 let has_answered = |standing: &Standing<'_>, cluster| match standing {
@@ -373,7 +373,11 @@ impl<'a> Pass<'a> {
                             why: why.clone(),
                         },
                         Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
-                            Waiting::NotNominated
+                            let is_listed = |name: &ClusterName| listed.iter().any(|(one, _)| *one == name);
+                            let unlisted = offered.iter().filter(|name| !is_listed(name));
+                            Waiting::NotNominated {
+                                unlisted: unlisted.cloned().collect(),
+                            }
                         }
                     });
                 }

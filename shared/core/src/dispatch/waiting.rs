@@ -32,8 +32,11 @@ pub enum Waiting {
     },
     /// The MultiKueueConfig lists no cluster or cannot be loaded.
     NoClusterListed,
-    /// The external dispatcher has named no cluster yet.
-    NotNominated,
+    /// The external dispatcher has nominated no listed cluster yet.
+    NotNominated {
+        /// Clusters that it has nominated and that are not listed.
+        unlisted: Vec<ClusterName>,
+    },
     /// No cluster has a queue that could take it; this is the first of them.
     QueueClosed {
         /// The name of the cluster.
@@ -140,7 +143,7 @@ impl Waiting {
             Self::NoLocalJob => "NoLocalJob",
             Self::BehindAnother { .. } => "BehindAnotherWorkload",
             Self::NoClusterListed => "NoClusterListed",
-            Self::NotNominated => "NotNominated",
+            Self::NotNominated { .. } => "NotNominated",
             Self::QueueClosed { why, .. } => why.as_str(),
             Self::Missing { what, .. } => match what {
                 Missing::Namespace(_) => Cause::NamespaceMissing.as_str(),
@@ -171,7 +174,7 @@ impl Waiting {
             | Self::Deactivated
             | Self::NoLocalJob
             | Self::BehindAnother { .. }
-            | Self::NotNominated
+            | Self::NotNominated { .. }
             | Self::Cordoned { .. }
             | Self::WaitingForWorkers { .. } => Note::normal(self.reason(), message),
             Self::StoppingOnWorker { refusal, .. } if refusal.is_empty() => {
@@ -204,9 +207,13 @@ impl Waiting {
                  in the MultiKueueConfig of the AdmissionCheck"
                     .to_owned()
             }
-            Self::NotNominated => {
+            Self::NotNominated { unlisted } if unlisted.is_empty() => {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
+            Self::NotNominated { unlisted } => format!(
+                "let the dispatcher that multiKueue.dispatcherName names nominate clusters of the MultiKueueConfig, or list {} in it",
+                plain(unlisted)
+            ),
             Self::QueueClosed { cluster, why } => open_again(cluster, why),
             Self::Missing { what, clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
@@ -368,7 +375,14 @@ impl fmt::Display for Waiting {
                 "it goes to the cluster that takes workload \"{first}\", which has none yet"
             ),
             Self::NoClusterListed => f.write_str("the AdmissionCheck of this job leads to no worker cluster"),
-            Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
+            Self::NotNominated { unlisted } if unlisted.is_empty() => {
+                f.write_str("the external dispatcher has nominated no cluster yet")
+            }
+            Self::NotNominated { unlisted } => write!(
+                f,
+                "the external dispatcher has nominated {}, which the MultiKueueConfig does not list",
+                list(unlisted)
+            ),
             Self::QueueClosed { cluster, why } => f.write_str(&closed(cluster, why)),
             Self::Missing { what, clusters } => write!(f, "{what} is missing on {}", plain(clusters)),
             Self::Cordoned { clusters } => write!(f, "no new work is sent to {}", list(clusters)),

@@ -36,13 +36,14 @@ impl Health {
     }
 
     /// The health of a cache after a failed list or watch. With a `kind`, the discovery is asked after a "not found", because
-    /// the API server may not serve the kind.
+    /// the API server may not serve the kind, and after a refusal: an API server refuses an account without rights before it looks for the
+    /// kind, so the refusal alone would ask for rights on a kind that is not there.
     pub(super) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Self {
         let failing = |error: &kube::Error| Self::Failing(write::describe(error));
         let (Some(kind), kube::Error::Api(status)) = (kind, error) else {
             return failing(error);
         };
-        if status.code != 404 {
+        if !matches!(status.code, 403 | 404) {
             return failing(error);
         }
         match served(client, kind).await {
@@ -56,6 +57,7 @@ impl Health {
                 versions.join(", "),
                 kind.version
             )),
+            Err(_) if status.code == 403 => failing(error),
             Err(error) => failing(&error),
         }
     }

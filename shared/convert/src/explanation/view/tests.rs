@@ -103,7 +103,7 @@ fn each_state_has_its_own_reason() {
         (
             true,
             json!({"conditions": [reserved], "admissionChecks": pending_check("Retry")}),
-            State::WaitingForPlacement,
+            State::WaitingForChecks,
             "WaitingForChecks",
         ),
         (
@@ -268,7 +268,7 @@ fn what_a_check_sent_back_is_told_when_it_is_queued_again() {
     let next = view(&workload(true, &status, None), now()).next;
     assert_eq!(
         next,
-        "nothing: it is queued again at 2026-11-21T10:05:00Z; what the check said: kubectl get provisioningrequests -n team-a"
+        "nothing: it is queued again at 2026-11-21T10:05:00Z; what a provisioning check said: kubectl get provisioningrequests -n team-a"
     );
 }
 

@@ -153,6 +153,13 @@ fn an_external_dispatcher_is_followed_and_waited_for() {
     assert_eq!(plan.waits_for(), Some("NotNominated"));
     assert!(plan.remote.values().all(Vec::is_empty));
 
+    let plan = case.clone().nominated(&["nobody"]).plan();
+    let says = "the external dispatcher has nominated \"nobody\", which the MultiKueueConfig does not list";
+    assert_eq!(
+        plan.waiting.map(|waiting| waiting.to_string()).as_deref(),
+        Some(says)
+    );
+
     let case = case.nominated(&["b", "nobody"]);
     let plan = case.plan();
     assert_eq!(plan.nominated(), ["b", "nobody"], "the list is theirs");

@@ -75,7 +75,7 @@ fn seen(cluster: &str, reply: Reply) -> Seen {
 
 #[test]
 fn times_move_only_with_what_is_said() {
-    let waiting = Waiting::NotNominated;
+    let waiting = Waiting::NotNominated { unlisted: Vec::new() };
     let first = Record::after(
         None,
         &waiting,

@@ -18,12 +18,18 @@ enum Says {
     Silent,
     /// Every request is answered with an error.
     Failing,
+    /// It serves the kind, and refuses to list it.
+    Refused,
+    /// It refuses to list the kind, which it does not serve.
+    RefusedAndGone,
+    /// It refuses to list the kind, and discovery is answered with an error.
+    RefusedAndSilent,
 }
 
 fn status(code: u16) -> (u16, Value) {
     (
         code,
-        json!({"kind": "Status", "code": code, "message": "no", "reason": "Any"}),
+        json!({"kind": "Status", "code": code, "message": if code == 403 { "refused" } else { "no" }, "reason": "Any"}),
     )
 }
 
@@ -41,10 +47,16 @@ fn server(says: &Arc<Mutex<Says>>) -> Client {
             {"name": "trains", "kind": "Train", "namespaced": true, "singularName": "", "verbs": []}]});
         let (code, body) = match (path.as_str(), now) {
             (_, Says::Failing) => status(500),
-            ("/apis/example.com", Says::Here) => (200, group("v1")),
+            ("/apis/example.com", Says::Here | Says::Refused) => (200, group("v1")),
             ("/apis/example.com", Says::Newer) => (200, group("v2")),
-            ("/apis/example.com", Says::Silent) => status(503),
-            ("/apis/example.com/v1", Says::Here) | ("/apis/example.com/v2", Says::Newer) => (200, resources),
+            ("/apis/example.com", Says::Silent | Says::RefusedAndSilent) => status(503),
+            ("/apis/example.com/v1", Says::Here | Says::Refused) | ("/apis/example.com/v2", Says::Newer) => {
+                (200, resources)
+            }
+            (
+                "/apis/example.com/v1/trains",
+                Says::Refused | Says::RefusedAndGone | Says::RefusedAndSilent,
+            ) => status(403),
             ("/apis/example.com/v1/trains", Says::Here) if !query.contains("watch") => (
                 200,
                 json!({"kind": "TrainList", "metadata": {"resourceVersion": "10"}, "items": [object("a", "1", "9")]}),
@@ -111,8 +123,15 @@ async fn a_kind_comes_and_goes_and_only_what_is_certainly_not_served_is_empty() 
         (Health::NotServed, 0)
     );
     assert_eq!(becomes(Says::Here, KindState::Serving).await, (Health::Live, 1));
+    assert_eq!(
+        becomes(Says::RefusedAndGone, KindState::NotServed).await,
+        (Health::NotServed, 0)
+    );
+    assert_eq!(becomes(Says::Here, KindState::Serving).await, (Health::Live, 1));
     for (unknown, words) in [
         (Says::Silent, "no"),
+        (Says::Refused, "refused"),
+        (Says::RefusedAndSilent, "refused"),
         (Says::Failing, "no"),
         (Says::Newer, "version v2 only"),
     ] {
