@@ -32,9 +32,6 @@ const LOOK: Duration = Duration::from_secs(3);
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// How many workers
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=50))]
     pub workers: u16,
