@@ -82,7 +82,7 @@ pub struct Report {
 }
 
 pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
-    let Sizes { workers, pending, .. } = *sizes;
+    let Sizes { workers, pending } = *sizes;
     let begun = Instant::now();
     let running = workers * RUNNING_EACH;
     let mut bench = Bench::set_up(workers, &workers.to_string(), "1").await?;
