@@ -46,6 +46,9 @@ use crate::stage::parse_cpu;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "perf")]
 pub struct Args {
+    /// Print one JSON object on standard output; progress goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
     /// What to measure
     #[command(subcommand)]
     pub what: What,
@@ -75,9 +78,6 @@ pub enum What {
 /// Sizes of a measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// Exit with code 1 if a figure misses its limit, with a line for each on standard error; needs a machine that does nothing else
     #[arg(long)]
     pub check: bool,
@@ -209,6 +209,7 @@ impl ByWorkers {
 
 /// Measures and prints. Fails if a measurement fails, or a figure misses a limit under `--check`.
 pub async fn main(args: Args) -> ExitCode {
+    let json = args.json;
     let mut missed = Vec::new();
     let done = async {
         match args.what {
@@ -221,8 +222,8 @@ pub async fn main(args: Args) -> ExitCode {
                     missed = limits::of_federation(&reports);
                 }
                 match &*reports {
-                    [report] => print(report, &report.requests, sizes.json),
-                    _ if sizes.json => print(&ByWorkers::of(reports), &[], true),
+                    [report] => print(report, &report.requests, json),
+                    _ if json => print(&ByWorkers::of(reports), &[], true),
                     _ => reports
                         .iter()
                         .try_for_each(|report| print(report, &report.requests, false)),
@@ -234,7 +235,7 @@ pub async fn main(args: Args) -> ExitCode {
                     reports.push(crowd::measure(&sizes, *workers).await?);
                 }
                 let found = crowd::Found::of(reports);
-                if sizes.json {
+                if json {
                     return print(&found, &[], true);
                 }
                 { found.by_workers.values() }
@@ -246,18 +247,18 @@ pub async fn main(args: Args) -> ExitCode {
             }
             What::Herd(sizes) => {
                 let report = herd::measure(&sizes).await?;
-                print(&report, &report.requests, sizes.json)
+                print(&report, &report.requests, json)
             }
             What::Sick(sizes) => {
                 let report = sick::measure(&sizes).await?;
                 if sizes.check {
                     missed = limits::of_sick(&report);
                 }
-                print(&report, &[], sizes.json)
+                print(&report, &[], json)
             }
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;
-                print(&report, &report.requests, sizes.json)
+                print(&report, &report.requests, json)
             }
             What::Wrappers(sizes) => {
                 let reports = wrappers::measure(&sizes).await?;
@@ -265,8 +266,8 @@ pub async fn main(args: Args) -> ExitCode {
                     missed = limits::of_wrappers(&reports);
                 }
                 match &*reports {
-                    [report] => print(report, &report.requests, sizes.json),
-                    _ if sizes.json => print(&reports, &[], true),
+                    [report] => print(report, &report.requests, json),
+                    _ if json => print(&reports, &[], true),
                     _ => reports
                         .iter()
                         .try_for_each(|report| print(report, &report.requests, false)),
@@ -274,7 +275,7 @@ pub async fn main(args: Args) -> ExitCode {
             }
             What::Groups(sizes) => {
                 let reports = groups::measure(&sizes).await?;
-                if sizes.json {
+                if json {
                     return print(&reports, &[], true);
                 }
                 reports
@@ -282,7 +283,6 @@ pub async fn main(args: Args) -> ExitCode {
                     .try_for_each(|report| print(report, &report.requests, false))
             }
             What::Engine(sizes) => {
-                let json = sizes.json;
                 let report = tokio::task::spawn_blocking(move || engine::measure(&sizes)).await??;
                 print(&report, &[], json)
             }

@@ -284,11 +284,6 @@ impl ControlPlane {
         }
     }
 
-    /// As [`ControlPlane::client`], through another URL of the same server.
-    pub fn client_via(&self, server_url: &str) -> Result<kube::Client, Error> {
-        self.access().client_via(server_url)
-    }
-
     /// A link to the API server. The link of a real control plane can also answer in its place.
     pub async fn link(&self) -> std::io::Result<Link> {
         match &self.0 {

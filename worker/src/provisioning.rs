@@ -9,7 +9,6 @@
 //! *Source*: `spec/provisioning.md 3, 4`.
 
 mod failures;
-mod owners;
 mod read;
 mod state;
 mod template;
@@ -40,6 +39,7 @@ use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::failure::Failure;
+use roadstead_kubeio::index::Index;
 use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_serve::shutdown::Tasks;
@@ -47,7 +47,6 @@ use sha1::{Digest as _, Sha1};
 use tokio_util::sync::CancellationToken;
 
 use failures::CreateFailures;
-use owners::Owners;
 use state::Served;
 
 /// Seed of the random values. Why fixed: they only spread retries by a ten-thousandth, and a run can be repeated.
@@ -66,7 +65,9 @@ pub(crate) struct Provisioning {
     /// `PodTemplates` with our label; raw, so that fields unknown to this version survive.
     templates: Arc<Cache<DynamicObject>>,
     configs: Arc<Cache<ProvisioningRequestConfig>>,
-    owners: Arc<Owners>,
+    /// The requests by the UID of their controller. Why the UID: a Workload may be deleted and created again under the same name while
+    /// requests of the old one still exist.
+    owners: Arc<Index<String, Key>>,
     failures: Arc<CreateFailures>,
     served: Latest<Served>,
     touched: Arc<Dirty<()>>,
@@ -116,7 +117,11 @@ impl Provisioning {
     pub(crate) fn listen(&self) {
         let (owners, due) = (self.owners.clone(), self.due.clone());
         self.requests.listen(move |change| {
-            owners.note(change.key, change.old.map(|r| &**r), change.new.map(|r| &**r));
+            let entry = |request: Option<&Arc<ProvisioningRequest>>| {
+                let owner = controller(&request?.metadata)?;
+                Some((owner.uid.clone(), change.key.clone()))
+            };
+            owners.note(entry(change.old), entry(change.new));
             for request in [change.old, change.new].into_iter().flatten() {
                 if let Some(owner) = controller(&request.metadata).filter(|owner| owner.kind == "Workload") {
                     due.add(

@@ -35,9 +35,6 @@ const AGENT: &str = "roadstead-manager";
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// How many workers; several numbers are measured one after the other. 300 of them and two cores fit into 24 GB
     #[arg(long, default_value = "20,100,200", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=400))]
     pub workers: Vec<u16>,

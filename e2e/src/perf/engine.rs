@@ -50,9 +50,6 @@ const MAIN: usize = 100_000;
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// Rows of the table of growth with more pending workloads are left out
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..))]
     pub most: u32,

@@ -32,9 +32,6 @@ const LOOK: Duration = Duration::from_secs(3);
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// How many workers
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=50))]
     pub workers: u16,
@@ -85,7 +82,7 @@ pub struct Report {
 }
 
 pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
-    let Sizes { workers, pending, .. } = *sizes;
+    let Sizes { workers, pending } = *sizes;
     let begun = Instant::now();
     let running = workers * RUNNING_EACH;
     let mut bench = Bench::set_up(workers, &workers.to_string(), "1").await?;

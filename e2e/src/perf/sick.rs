@@ -37,9 +37,6 @@ const TRIES: u16 = 200;
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// Exit with code 1 if a mean misses its limit, with a line for each on standard error; needs a machine that does nothing else
     #[arg(long)]
     pub check: bool,

@@ -87,9 +87,6 @@ const SIZES: [Size; 3] = [
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// Workloads in all
     #[arg(long, default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(30..=200_000))]
     pub workloads: u32,

@@ -62,9 +62,6 @@ const PHASES_OF_A_RETRY: usize = 3;
 /// Sizes of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Sizes {
-    /// Print one JSON object on standard output; progress goes to standard error
-    #[arg(long)]
-    pub json: bool,
     /// Exit with code 1 if a figure of ours misses its limit, with a line for each on standard error; needs a machine that does nothing else
     #[arg(long)]
     pub check: bool,

@@ -20,6 +20,7 @@ use kube::api::ObjectMeta;
 use roadstead_api::config::DEFAULT_NAMESPACE;
 use roadstead_api::constants::labels::{VALUE_LEN_MAX, is_label_value};
 use roadstead_kinds::Kind;
+use serde_json::{Value, json};
 
 /// Default namespace of the account on the worker: that of the worker's own engine, where the manager's lease is too.
 pub const NAMESPACE: &str = DEFAULT_NAMESPACE;
@@ -90,6 +91,19 @@ pub struct Objects {
     pub role: Role,
     /// Binds the role to the service account.
     pub role_binding: RoleBinding,
+}
+
+impl Objects {
+    /// The objects as JSON.
+    pub fn in_order(&self) -> [Value; 5] {
+        [
+            json!(self.service_account),
+            json!(self.cluster_role),
+            json!(self.cluster_role_binding),
+            json!(self.role),
+            json!(self.role_binding),
+        ]
+    }
 }
 
 impl Account {

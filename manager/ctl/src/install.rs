@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::args::{Format, Install, Part};
 use crate::cluster::account::State;
 use crate::failure::{Code, Failure, done};
+use crate::objects;
 use crate::output::{self, say};
 use cluster::Site;
 use plan::Step;
@@ -101,7 +102,10 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
     };
     for step in &steps {
         if step.is_due() {
-            done(&format!("applying {} failed", step.title), site.apply(step).await)?;
+            done(
+                &format!("applying {} failed", step.title),
+                objects::apply(&site.client, &step.object, FIELD_MANAGER).await,
+            )?;
             installed.applied.push(step.title.clone());
         } else {
             installed.kept.push(step.title.clone());

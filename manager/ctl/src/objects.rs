@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use kube::api::ListParams;
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_kubeio::connect::Chosen;
+use roadstead_kubeio::write::{self, Written};
 use serde::Serialize as _;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
@@ -160,10 +161,35 @@ pub(crate) fn untyped<K: Resource<DynamicType = ()>>(
     client: &Client,
     scope: Option<&Scope>,
 ) -> Api<DynamicObject> {
-    let resource = kube::core::ApiResource::erase::<K>(&());
+    let resource = ApiResource::erase::<K>(&());
     match scope {
         Some(Scope::One(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),
         Some(Scope::All) | None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// The kind of an object.
+pub(crate) fn kind_of(object: &Value) -> ApiResource {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api = text(&object["apiVersion"]);
+    let (group, version) = api.split_once('/').unwrap_or(("", &api));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &text(&object["kind"])))
+}
+
+/// Requests for objects of the kind and the namespace of this one.
+pub(crate) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let resource = kind_of(object);
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Applies an object on the server, taking over the fields that it names.
+pub(crate) async fn apply(client: &Client, object: &Value, manager: &str) -> Written<DynamicObject> {
+    match serde_json::from_value::<DynamicObject>(object.clone()) {
+        Ok(wanted) => write::apply(&api_of(client, object), &wanted, manager).await,
+        Err(error) => Written::Refused(error.to_string()),
     }
 }
 

@@ -51,6 +51,19 @@ struct Failed {
     is_mended: bool,
 }
 
+/// What is remembered of a Workload; another one is forgotten if there are too many.
+fn entry<'a, T: Default>(all: &'a mut BTreeMap<Key, T>, key: &Key) -> &'a mut T {
+    if all.len() >= MAX && !all.contains_key(key) {
+        all.pop_first();
+    }
+    all.entry(key.clone()).or_default()
+}
+
+fn forget<T>(all: &Mutex<BTreeMap<Key, T>>, key: &Key) {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    all.remove(key);
+}
+
 impl Memory {
     /// Remembers a failure, unless that cluster is excluded for the same cause already. Returns whether it was remembered.
     pub(crate) fn failed(
@@ -62,10 +75,7 @@ impl Memory {
         now: Timestamp,
     ) -> bool {
         let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX && !all.contains_key(key) {
-            all.pop_first();
-        }
-        let by_cluster = all.entry(key.clone()).or_default();
+        let by_cluster = entry(&mut all, key);
         let times = match by_cluster.get(cluster) {
             Some(Failed { last, .. }) if last.until > now && last.cause == cause => return false,
             Some(Failed { times, last, .. }) if now < later(last.until, FORGIVEN_AFTER) => {
@@ -126,10 +136,7 @@ impl Memory {
 
     pub(crate) fn remember_highest(&self, key: &Key, seen: u64) {
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
-        if highest.len() >= MAX && !highest.contains_key(key) {
-            highest.pop_first();
-        }
-        let known = highest.entry(key.clone()).or_default();
+        let known = entry(&mut highest, key);
         *known = seen.max(*known);
     }
 
@@ -137,10 +144,7 @@ impl Memory {
     /// a new text does not count: a cluster that refuses with another text each time would make the Workload due without end.
     pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX && !all.contains_key(key) {
-            all.pop_first();
-        }
-        let by_cluster = all.entry(key.clone()).or_default();
+        let by_cluster = entry(&mut all, key);
         by_cluster.insert(cluster.clone(), words.to_owned()).is_none()
     }
 
@@ -169,10 +173,7 @@ impl Memory {
     /// Remembers that the deletion of an object was requested; of a job, its deletion after its pods.
     pub(crate) fn asked_to_go(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        if going.len() >= MAX && !going.contains_key(key) {
-            going.pop_first();
-        }
-        going.entry(key.clone()).or_default().insert(uid.to_owned());
+        entry(&mut going, key).insert(uid.to_owned());
     }
 
     /// Forgets a requested deletion: the object is gone, or the cache shows its deletion.
@@ -213,18 +214,11 @@ impl Memory {
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(key);
-        drop(all);
-        self.remember_round(key, None);
-        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
-        highest.remove(key);
-        drop(highest);
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.remove(key);
-        drop(refusals);
-        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.remove(key);
+        forget(&self.failures, key);
+        forget(&self.rounds, key);
+        forget(&self.highest, key);
+        forget(&self.refusals, key);
+        forget(&self.going, key);
     }
 }
 

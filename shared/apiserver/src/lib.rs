@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory: strict, seeded, fault-injectable.
+//! A Kubernetes API server in memory: strict and seeded.
 //!
 //! It serves the simulation (as a tower service under paused time), the tests and the demo (over HTTPS on loopback). Generated
 //! request traces compare its answers with a real kube-apiserver's; `DIFFERENCES.md` beside this crate lists the known
@@ -63,7 +63,7 @@ pub use https::HttpsCaller;
 pub use listen::{Error as ListenError, Listening};
 pub use request::User;
 pub use server::{Asked, Authorization, Body, Options, RESTORER, Server, Snapshot};
-pub use service::{ApiService, Error as ServiceError, Fate, FaultLayer, Faults, Faulty, WholeBody};
+pub use service::{ApiService, Error as ServiceError};
 pub use store::Change;
 
 /// Where definitions of custom resources are stored.

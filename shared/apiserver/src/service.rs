@@ -1,15 +1,11 @@
-//! The server as a tower service, and a layer that loses, delays or doubles requests and answers.
+//! The server as a tower service.
 
-use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::failure::Failure;
 use crate::request::User;
@@ -21,12 +17,6 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Why a request got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The request never arrived.
-    #[error("the connection was lost before the request arrived")]
-    RequestLost,
-    /// The request was carried out and its answer never arrived.
-    #[error("the connection was lost before the answer arrived")]
-    AnswerLost,
     /// The request's body could not be read.
     #[error("the body of the request ended early")]
     Body,
@@ -83,110 +73,26 @@ fn too_large() -> Response<Body> {
     crate::server::render(Err(Failure::too_large(BODY_BYTES_MAX)), &[])
 }
 
-/// The fault that one request meets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is answered.
-    Deliver,
-    /// It arrives this much later.
-    DelayRequest(Duration),
-    /// It is carried out at once, and its answer arrives this much later.
-    DelayAnswer(Duration),
-    /// It never arrives.
-    LoseRequest,
-    /// It is carried out, and its answer is lost.
-    LoseAnswer,
-    /// It arrives twice; the client sees the second answer.
-    Duplicate,
-}
-
-/// Decides the fault of each request. Called once for each, in the order of their arrival.
-pub trait Faults: Send + Sync + fmt::Debug {
-    /// The fate of a request.
-    fn fate(&self, method: &Method, path: &str) -> Fate;
-}
-
-/// A tower layer that puts faults between a client and a server.
-#[derive(Debug, Clone)]
-pub struct FaultLayer(Arc<dyn Faults>);
-
-impl FaultLayer {
-    /// A layer that asks `faults` about each request.
-    pub fn new(faults: Arc<dyn Faults>) -> Self {
-        Self(faults)
-    }
-}
-
-impl<S> Layer<S> for FaultLayer {
-    type Service = Faulty<S>;
-
-    fn layer(&self, inner: S) -> Faulty<S> {
-        Faulty {
-            inner,
-            faults: Arc::clone(&self.0),
-        }
-    }
-}
-
-/// A service whose requests may be disturbed.
-#[derive(Debug, Clone)]
-pub struct Faulty<S> {
-    inner: S,
-    faults: Arc<dyn Faults>,
-}
-
-impl<S, B> Service<Request<B>> for Faulty<S>
-where
-    S: Service<Request<WholeBody>, Response = Response<Body>, Error = Error> + Clone + Send + 'static,
-    S::Future: Send,
-    B: http_body::Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = Response<Body>;
-    type Error = Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let fate = self.faults.fate(request.method(), request.uri().path());
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = Limited::new(body, BODY_BYTES_MAX);
-            let bytes = body.collect().await.map_err(|_broken| Error::Body)?.to_bytes();
-            let make = || Request::from_parts(parts.clone(), http_body_util::Full::new(bytes.clone()));
-            match fate {
-                Fate::Deliver => inner.call(make()).await,
-                Fate::DelayRequest(time) => {
-                    tokio::time::sleep(time).await;
-                    inner.call(make()).await
-                }
-                Fate::DelayAnswer(time) => {
-                    let answer = inner.call(make()).await;
-                    tokio::time::sleep(time).await;
-                    answer
-                }
-                Fate::LoseRequest => Err(Error::RequestLost),
-                Fate::LoseAnswer => {
-                    drop(inner.call(make()).await?);
-                    Err(Error::AnswerLost)
-                }
-                Fate::Duplicate => {
-                    drop(inner.call(make()).await?);
-                    inner.call(make()).await
-                }
-            }
-        })
-    }
-}
-
-/// The body of a request that was read.
-pub type WholeBody = http_body_util::Full<Bytes>;
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use http::Method;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::server::Options;
+    use crate::server::tests::request;
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_is_refused_in_words() {
+        let server = Server::new(Options::new(Clock::tokio(Timestamp::UNIX_EPOCH), 1));
+        let long = json!({"metadata": {"name": "m"}, "data": {"a": "x".repeat(BODY_BYTES_MAX)}});
+        let request = request(Method::POST, "/api/v1/namespaces/default/configmaps", &long);
+        let request = request.map(http_body_util::Full::new);
+        let answer = server.service(User::admin()).call(request).await.unwrap();
+        assert_eq!(answer.status(), 413);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&body).contains("too large"));
+    }
+}

@@ -176,11 +176,6 @@ impl Forest {
         self.cohorts.get(name).copied()
     }
 
-    /// All cohorts, by name: those with an object and those that are only named.
-    pub fn cohorts(&self) -> impl Iterator<Item = (&CohortName, NodeId)> {
-        self.cohorts.iter().map(|(name, id)| (name, *id))
-    }
-
     fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.0 as usize).and_then(Option::as_ref)
     }

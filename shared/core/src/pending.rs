@@ -527,11 +527,6 @@ impl Pending {
         self.flush_aside(|id, wait| *wait == Wait::Namespace && member(id));
     }
 
-    /// The back-off of a workload ended.
-    pub fn end_backoff(&mut self, id: WorkloadId) {
-        self.flush_aside_one(id);
-    }
-
     /// The workloads in back-off, each with the end of its back-off.
     pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, WorkloadId)> {
         self.aside.iter().filter_map(|(id, (_, wait))| match wait {
@@ -557,7 +552,8 @@ impl Pending {
         }
     }
 
-    fn flush_aside_one(&mut self, id: WorkloadId) {
+    /// Takes back into the heap a workload that was put aside, because its back-off ended or what it waits for changed.
+    pub fn flush_aside_one(&mut self, id: WorkloadId) {
         if let Some((ticket, _)) = self.aside.remove(&id) {
             self.parked_classes.remove(ticket.class);
             self.push(&ticket);

@@ -3,9 +3,8 @@
 //! Invariant: decisions read only from here. The decision path asks the API server only for the result of a write that was not
 //! answered.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -21,6 +20,7 @@ use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::labels::Identifiers;
 use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::index::Index;
 use roadstead_kubeio::latest::Follower;
 use roadstead_serve::shutdown::{Name, Tasks};
 use serde::de::DeserializeOwned;
@@ -81,7 +81,7 @@ pub struct Caches {
     /// The parts of pod templates that these Workloads share with caches of other clusters.
     pub templates: Arc<Templates>,
     /// Workloads by the UID of their controller. The Workload of a group has none ([`Self::workloads_of`]).
-    pub(crate) owners: Arc<OwnerIndex>,
+    pub(crate) owners: Arc<Index<String, Key>>,
     /// Jobs by the Workload that they want to adopt.
     pub prebuilt: Arc<PrebuiltIndex>,
     /// All WorkloadPriorityClasses.
@@ -149,17 +149,30 @@ impl Caches {
             .listen(move |change| queues.note(change.key, change.new.map(|queue| &**queue)));
         let owners = caches.owners.clone();
         caches.workloads.listen(move |change| {
-            owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
+            let (old, new) = (
+                change.old.and_then(controller_uid),
+                change.new.and_then(controller_uid),
+            );
+            if old != new {
+                let entry = |uid: &str| (uid.to_owned(), change.key.clone());
+                owners.note(old.map(entry), new.map(entry));
+            }
         });
         for (kind, jobs) in caches.jobs.iter().enumerate() {
             let (prebuilt, of_kind) = (caches.prebuilt.clone(), jobs.clone());
             jobs.objects.listen(move |change| {
                 let identifiers = prebuilt.identifiers();
                 let claim = |object: Option<&Arc<DynamicObject>>| {
-                    let key = of_kind.key_of(object?);
-                    Some((wanted(object?, identifiers)?, JobRef { kind, key }))
+                    let job = JobRef {
+                        kind,
+                        key: of_kind.key_of(object?),
+                    };
+                    Some((wanted(object?, identifiers)?, (job, change.key.clone())))
                 };
-                prebuilt.note(change.key, claim(change.old), claim(change.new));
+                let (old, new) = (claim(change.old), claim(change.new));
+                if old != new {
+                    prebuilt.0.note(old, new);
+                }
             });
         }
         caches
@@ -279,46 +292,9 @@ impl Caches {
     }
 }
 
-/// Workloads by the UID of their controller owner.
+/// Jobs by the Workload that they want to adopt, each with the name of the member that names the Workload.
 #[derive(Debug, Default)]
-pub struct OwnerIndex(Mutex<BTreeMap<String, BTreeSet<Key>>>);
-
-impl OwnerIndex {
-    /// The Workloads whose controller has this UID.
-    pub fn of(&self, uid: &str) -> Vec<Key> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index
-            .get(uid)
-            .map(|keys| keys.iter().cloned().collect())
-            .unwrap_or_default()
-    }
-
-    fn note(&self, key: &Key, old: Option<&Workload>, new: Option<&Workload>) {
-        let (old, new) = (old.and_then(controller_uid), new.and_then(controller_uid));
-        if old == new {
-            return;
-        }
-        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uid) = old
-            && let Some(keys) = index.get_mut(uid)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                index.remove(uid);
-            }
-        }
-        if let Some(uid) = new {
-            index.entry(uid.to_owned()).or_default().insert(key.clone());
-        }
-    }
-}
-
-/// Jobs by the Workload that they want to adopt.
-#[derive(Debug, Default)]
-pub struct PrebuiltIndex(Mutex<BTreeMap<Key, Claims>>, OnceLock<Identifiers>);
-
-/// The jobs that want to adopt a Workload: each job with the name of the member that names the Workload.
-type Claims = BTreeSet<(JobRef, Key)>;
+pub struct PrebuiltIndex(Index<Key, (JobRef, Key)>, OnceLock<Identifiers>);
 
 impl PrebuiltIndex {
     fn read_from(&self, identifiers: Identifiers) {
@@ -332,29 +308,10 @@ impl PrebuiltIndex {
 
     /// The jobs that name this Workload.
     pub fn of(&self, workload: &Key) -> Vec<JobRef> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let claims = index.get(workload).into_iter().flatten();
-        let mut jobs: Vec<JobRef> = claims.map(|(job, _)| job.clone()).collect();
+        let claims = self.0.of(workload).into_iter();
+        let mut jobs: Vec<JobRef> = claims.map(|(job, _)| job).collect();
         jobs.dedup();
         jobs
-    }
-
-    fn note(&self, member: &Key, old: Option<(Key, JobRef)>, new: Option<(Key, JobRef)>) {
-        if old == new {
-            return;
-        }
-        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((workload, job)) = old
-            && let Some(claims) = index.get_mut(&workload)
-        {
-            claims.remove(&(job, member.clone()));
-            if claims.is_empty() {
-                index.remove(&workload);
-            }
-        }
-        if let Some((workload, job)) = new {
-            index.entry(workload).or_default().insert((job, member.clone()));
-        }
     }
 }
 
@@ -375,7 +332,7 @@ fn wanted(job: &DynamicObject, identifiers: Identifiers) -> Option<Key> {
     Some(Key::new(job.namespace().unwrap_or_default(), name))
 }
 
-fn controller_uid(workload: &Workload) -> Option<&str> {
+fn controller_uid(workload: &Arc<Workload>) -> Option<&str> {
     let owners = workload.metadata.owner_references.as_deref()?;
     owners
         .iter()

@@ -40,15 +40,6 @@ pub use bulkhead::Placement;
 pub use object::End;
 pub use single::Overlap;
 
-/// What the script promises about its jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
-    /// Every job can end within the run: at rest all must have ended.
-    AllEnd,
-    /// Some jobs may wait for quota that never becomes free, or run beyond the end: at rest each needs a reason or a live pod.
-    SomeWait,
-}
-
 /// Whether the hosts' clocks may jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
@@ -73,8 +64,6 @@ pub struct Rules {
     pub origin: String,
     /// The policy for lost workers of every job whose ClusterQueue names none.
     pub policy: WorkerLostPolicy,
-    /// What the script promises.
-    pub promise: Promise,
     /// Whether clocks may go back.
     pub clocks: Clocks,
     /// Secrets that must be seen nowhere but in Secrets (I8): tokens, keys, certificates, each long enough to be unique.
@@ -100,7 +89,6 @@ impl Rules {
             worker_users: vec!["roadstead-worker".to_owned()],
             origin: "multikueue".to_owned(),
             policy: WorkerLostPolicy::Wait,
-            promise: Promise::SomeWait,
             clocks: Clocks::Steady,
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
@@ -320,7 +308,7 @@ impl Auditor {
     pub fn waits(&self, counts: impl Fn(&str) -> bool) -> bool {
         let mut jobs = self.book.local_jobs();
         jobs.any(|(place, job)| {
-            counts(&place.name) && matches!(lost::standing(&self.book, place, job), lost::Standing::Waits(_))
+            counts(&place.name) && lost::standing(&self.book, place, job) == lost::Standing::Waits
         })
     }
 

@@ -6,7 +6,6 @@ use roadstead_e2e::perf::wrappers::{Runner, Sizes, measure};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_life_of_a_wrapper_costs_two_writes_for_each_phase_and_one_for_each_child() {
     let sizes = Sizes {
-        json: false,
         check: false,
         wrappers: vec![20],
         minutes: 1,

@@ -331,6 +331,27 @@ async fn start_servers() -> (Solo, Controller) {
     (solo, controller)
 }
 
+/// Runs a test in a namespace of this name of a cluster that other tests share, with queues of these names and numbers of cores.
+async fn play_in<F: Future<Output = ()>>(
+    solo: &'static Solo,
+    controller: Option<&Controller>,
+    (name, queues): (&'static str, &[(&str, u32)]),
+    body: impl FnOnce(Room) -> F,
+) {
+    let room = Room {
+        home: Home::Solo(solo),
+        name,
+    };
+    furnish(room, queues).await;
+    let ended = timeout(DEADLINE, body(room)).await;
+    assert!(
+        ended.is_ok(),
+        "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the controller:\n{}",
+        solo.log_tail(),
+        controller.map_or_else(|| "(none)".to_owned(), Controller::log_tail)
+    );
+}
+
 /// Runs a test about what serves in a namespace of this name, with a queue of this name and so many cores.
 pub(super) fn play_servers<F: Future<Output = ()>>(
     name: &'static str,
@@ -339,18 +360,7 @@ pub(super) fn play_servers<F: Future<Output = ()>>(
 ) {
     RUNTIME.block_on(async {
         let ((solo, controller), _peace) = SERVERS.take(start_servers).await;
-        let room = Room {
-            home: Home::Solo(solo),
-            name,
-        };
-        furnish(room, &[(name, cores)]).await;
-        let ended = timeout(DEADLINE, body(room)).await;
-        assert!(
-            ended.is_ok(),
-            "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the controller:\n{}",
-            solo.log_tail(),
-            controller.log_tail()
-        );
+        play_in(solo, Some(controller), (name, &[(name, cores)]), body).await;
     });
 }
 
@@ -362,18 +372,7 @@ pub(super) fn play_workflows<F: Future<Output = ()>>(
 ) {
     RUNTIME.block_on(async {
         let ((solo, controller), _peace) = WORKFLOWS.take(start_workflows).await;
-        let room = Room {
-            home: Home::Solo(solo),
-            name,
-        };
-        furnish(room, queues).await;
-        let ended = timeout(DEADLINE, body(room)).await;
-        assert!(
-            ended.is_ok(),
-            "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the workflow controller:\n{}",
-            solo.log_tail(),
-            controller.log_tail()
-        );
+        play_in(solo, Some(controller), (name, queues), body).await;
     });
 }
 
@@ -438,17 +437,7 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
 ) {
     RUNTIME.block_on(async {
         let (solo, _peace) = ALONE.take(start_alone).await;
-        let room = Room {
-            home: Home::Solo(solo),
-            name,
-        };
-        furnish(room, &[(name, cores)]).await;
-        let ended = timeout(DEADLINE, body(room)).await;
-        assert!(
-            ended.is_ok(),
-            "test {name} must end within its deadline; the worker's last lines:\n{}",
-            solo.log_tail()
-        );
+        play_in(solo, None, (name, &[(name, cores)]), body).await;
     });
 }
 

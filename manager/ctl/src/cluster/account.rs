@@ -1,21 +1,18 @@
 //! The account on the worker: compare its objects, apply differences, remove them, prove that they are gone.
 
-use std::fmt::Debug;
-
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
-use kube::api::{ListParams, ObjectMeta};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::{Api, Client, ResourceExt as _};
 use roadstead_kinds::{Ability, Kind, TABLE};
-use roadstead_kubeconfigs::account::rights::{Account, Objects, describe};
+use roadstead_kubeconfigs::account::rights::{Account, describe};
 use roadstead_kubeio::write;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::FIELD_MANAGER;
 use crate::failure::{Failure, done};
+use crate::objects::{self, api_of};
 
 /// The state of an object on the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +34,6 @@ pub struct Step {
     pub state: State,
     /// Rights that the present object gives and the wanted one does not.
     pub lost: Vec<String>,
-}
-
-fn namespace(name: &str) -> Namespace {
-    Namespace {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    }
 }
 
 /// The kinds of jobs that the account may create already, in the order of their rights.
@@ -76,25 +63,31 @@ fn created_by(rules: &[PolicyRule]) -> Vec<&'static Kind> {
     kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
+/// The objects of the account, and the namespace that they need, in the order in which they are applied.
+fn wanted(account: &Account, kinds: &[&Kind]) -> Vec<Value> {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": account.namespace()}});
+    let mut wanted = vec![namespace];
+    wanted.extend(account.objects(kinds).in_order());
+    wanted
+}
+
 /// Compares every object of the account with the one on the worker.
 pub async fn observe(worker: &Client, account: &Account, kinds: &[&Kind]) -> Result<Vec<Step>, Failure> {
-    let Objects {
-        service_account,
-        cluster_role,
-        cluster_role_binding,
-        role,
-        role_binding,
-    } = account.objects(kinds);
-    let home = account.namespace();
-    let namespace = namespace(home);
-    Ok(vec![
-        look(&Api::all(worker.clone()), &namespace).await?,
-        look(&Api::namespaced(worker.clone(), home), &service_account).await?,
-        look(&Api::all(worker.clone()), &cluster_role).await?,
-        look(&Api::all(worker.clone()), &cluster_role_binding).await?,
-        look(&Api::namespaced(worker.clone(), home), &role).await?,
-        look(&Api::namespaced(worker.clone(), home), &role_binding).await?,
-    ])
+    let mut steps = Vec::new();
+    for wanted in wanted(account, kinds) {
+        let object = title(&wanted);
+        let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+        let live = { api_of(worker, &wanted).get_opt(name).await }
+            .map_err(|error| Failure::request(format!("reading {object} on the worker failed"), &error))?;
+        let (state, lost) = match live.map(|live| serde_json::to_value(live).unwrap_or_default()) {
+            None => (State::Missing, Vec::new()),
+            Some(live) if holds(&live, &wanted) => (State::Same, Vec::new()),
+            Some(live) => (State::Different, lost(&live, &wanted)),
+        };
+        steps.push(Step { object, state, lost });
+    }
+    Ok(steps)
 }
 
 /// Applies every object that is missing or different.
@@ -104,64 +97,78 @@ pub async fn apply(
     kinds: &[&Kind],
     steps: &[Step],
 ) -> Result<(), Failure> {
-    let Objects {
-        service_account,
-        cluster_role,
-        cluster_role_binding,
-        role,
-        role_binding,
-    } = account.objects(kinds);
-    let home = account.namespace();
-    let namespace = namespace(home);
-    put(&Api::all(worker.clone()), &namespace, steps).await?;
-    put(&Api::namespaced(worker.clone(), home), &service_account, steps).await?;
-    put(&Api::all(worker.clone()), &cluster_role, steps).await?;
-    put(&Api::all(worker.clone()), &cluster_role_binding, steps).await?;
-    put(&Api::namespaced(worker.clone(), home), &role, steps).await?;
-    put(&Api::namespaced(worker.clone(), home), &role_binding, steps).await
+    for wanted in wanted(account, kinds) {
+        let object = title(&wanted);
+        let in_order = |step: &Step| step.object == object && step.state == State::Same;
+        if !steps.iter().any(in_order) {
+            done(
+                &format!("applying {object} on the worker failed"),
+                objects::apply(worker, &wanted, FIELD_MANAGER).await,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Requests for the kinds of objects that have the account's labels, in the order in which they are deleted.
+fn places(worker: &Client, account: &Account) -> [(Api<DynamicObject>, ApiResource); 6] {
+    let all = |kind| (Api::all_with(worker.clone(), &kind), kind);
+    let own = |kind| {
+        (
+            Api::namespaced_with(worker.clone(), account.namespace(), &kind),
+            kind,
+        )
+    };
+    [
+        all(ApiResource::erase::<ClusterRoleBinding>(&())),
+        all(ApiResource::erase::<ClusterRole>(&())),
+        own(ApiResource::erase::<RoleBinding>(&())),
+        own(ApiResource::erase::<Role>(&())),
+        own(ApiResource::erase::<ServiceAccount>(&())),
+        // The manager wrote the Lease, and without its roles it cannot delete it any more.
+        own(ApiResource::erase::<Lease>(&())),
+    ]
 }
 
 /// Deletes every object with the account's labels; returns how many there were. The namespace stays: other objects may live there.
 pub async fn remove(worker: &Client, account: &Account) -> Result<usize, Failure> {
-    let home = account.namespace();
-    let mut count = take::<ClusterRoleBinding>(&Api::all(worker.clone()), account).await?;
-    count += take::<ClusterRole>(&Api::all(worker.clone()), account).await?;
-    count += take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
-    count += take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
-    count += take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
-    // The manager wrote the Lease, and without its roles it cannot delete it any more.
-    count += take::<Lease>(&Api::namespaced(worker.clone(), home), account).await?;
+    let mut count = 0;
+    for (api, kind) in places(worker, account) {
+        for item in labelled(&api, &kind, account).await? {
+            let (name, uid) = (item.name_any(), item.uid());
+            let answer = write::delete(&api, &name, uid.as_deref()).await;
+            if !matches!(answer, write::Written::Gone) {
+                let kind = kind.kind.to_lowercase();
+                done(&format!("deleting {kind}/{name} on the worker failed"), answer)?;
+            }
+            count += 1;
+        }
+    }
     Ok(count)
 }
 
 /// The objects on the worker that still have the account's labels.
 pub async fn remains(worker: &Client, account: &Account) -> Result<Vec<String>, Failure> {
-    let home = account.namespace();
-    let mut found = names(&Api::<ClusterRoleBinding>::all(worker.clone()), account).await?;
-    found.extend(names(&Api::<ClusterRole>::all(worker.clone()), account).await?);
-    found.extend(names(&Api::<RoleBinding>::namespaced(worker.clone(), home), account).await?);
-    found.extend(names(&Api::<Role>::namespaced(worker.clone(), home), account).await?);
-    found.extend(names(&Api::<ServiceAccount>::namespaced(worker.clone(), home), account).await?);
-    found.extend(names(&Api::<Lease>::namespaced(worker.clone(), home), account).await?);
+    let mut found = Vec::new();
+    for (api, kind) in places(worker, account) {
+        let items = labelled(&api, &kind, account).await?;
+        let kind = kind.kind.to_lowercase();
+        found.extend(items.iter().map(|item| format!("{kind}/{}", item.name_any())));
+    }
     Ok(found)
 }
 
-async fn look<K>(api: &Api<K>, wanted: &K) -> Result<Step, Failure>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object = title(wanted);
-    let live = api
-        .get_opt(&wanted.name_any())
-        .await
-        .map_err(|error| Failure::request(format!("reading {object} on the worker failed"), &error))?;
-    let json = |object: &K| serde_json::to_value(object).unwrap_or_default();
-    let (state, lost) = match live {
-        None => (State::Missing, Vec::new()),
-        Some(live) if holds(&json(&live), &json(wanted)) => (State::Same, Vec::new()),
-        Some(live) => (State::Different, lost(&json(&live), &json(wanted))),
-    };
-    Ok(Step { object, state, lost })
+async fn labelled(
+    api: &Api<DynamicObject>,
+    kind: &ApiResource,
+    account: &Account,
+) -> Result<Vec<DynamicObject>, Failure> {
+    let ours = ListParams::default().labels(&account.selector());
+    let list = api.list(&ours).await.map_err(|error| {
+        let kind = &kind.plural;
+        Failure::request(format!("listing {kind} on the worker failed"), &error)
+    })?;
+    Ok(list.items)
 }
 
 /// The rules of a live role that the wanted one lacks.
@@ -176,59 +183,13 @@ fn lost(live: &Value, wanted: &Value) -> Vec<String> {
     lost
 }
 
-async fn put<K>(api: &Api<K>, wanted: &K, steps: &[Step]) -> Result<(), Failure>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object = title(wanted);
-    let in_order = steps
-        .iter()
-        .any(|step| step.object == object && step.state == State::Same);
-    if !in_order {
-        done(
-            &format!("applying {object} on the worker failed"),
-            write::apply(api, wanted, FIELD_MANAGER).await,
-        )?;
-    }
-    Ok(())
-}
-
-async fn labelled<K>(api: &Api<K>, account: &Account) -> Result<Vec<K>, Failure>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let ours = ListParams::default().labels(&account.selector());
-    let list = api.list(&ours).await.map_err(|error| {
-        let kind = K::plural(&()).into_owned();
-        Failure::request(format!("listing {kind} on the worker failed"), &error)
-    })?;
-    Ok(list.items)
-}
-
-async fn names<K>(api: &Api<K>, account: &Account) -> Result<Vec<String>, Failure>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    Ok(labelled(api, account).await?.iter().map(title).collect())
-}
-
-async fn take<K>(api: &Api<K>, account: &Account) -> Result<usize, Failure>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
-{
-    let items = labelled(api, account).await?;
-    for item in &items {
-        let object = title(item);
-        let answer = write::delete(api, &item.name_any(), item.uid().as_deref()).await;
-        if !matches!(answer, write::Written::Gone) {
-            done(&format!("deleting {object} on the worker failed"), answer)?;
-        }
-    }
-    Ok(items.len())
-}
-
-fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    format!("{}/{}", K::kind(&()).to_lowercase(), object.name_any())
+fn title(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!(
+        "{}/{}",
+        text(&object["kind"]).to_lowercase(),
+        text(&object["metadata"]["name"])
+    )
 }
 
 /// Whether `live` contains everything of `wanted`: maps may have more, lists may not. Empty values may be missing: API servers

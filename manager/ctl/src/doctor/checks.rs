@@ -206,6 +206,11 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     ))
 }
 
+/// The objects of a kind that are as described.
+fn those(facts: &Facts, kind: &str, are: impl Fn(&&Value) -> bool) -> Result<Vec<String>, Unread> {
+    Ok(facts.all(kind)?.iter().filter(are).map(name).collect())
+}
+
 /// The objects whose condition is not `True`, each with the message.
 fn without_condition(objects: &[Value], kind: &str) -> Vec<String> {
     let faulty = |object: &Value| match condition(object, kind) {

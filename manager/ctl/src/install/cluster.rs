@@ -4,35 +4,26 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use roadstead_api::install::objects::may_be_of_others;
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
 use roadstead_kubeio::connect::Chosen;
-use roadstead_kubeio::write::{self, Written};
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::LOOK_EVERY;
 use super::plan::{Step, refuse_namespace, refuse_newer, refuse_others, refuse_webhooks};
-use super::{FIELD_MANAGER, LOOK_EVERY};
 use crate::access;
 use crate::cluster::account::{State, holds};
 use crate::engines;
 use crate::failure::{Code, Failure};
+use crate::objects::{api_of, kind_of};
 
 /// A cluster, and the namespace of the process in it.
 pub(super) struct Site {
     pub(super) client: Client,
     pub(super) namespace: String,
-}
-
-pub(super) fn kind_of(object: &Value) -> ApiResource {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let api = text(&object["apiVersion"]);
-    let (group, version) = api.split_once('/').unwrap_or(("", &api));
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &text(&object["kind"])))
 }
 
 /// Kind and name, as kubectl writes them.
@@ -54,14 +45,6 @@ impl Site {
         })
     }
 
-    fn api(&self, object: &Value) -> Api<DynamicObject> {
-        let resource = kind_of(object);
-        match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        }
-    }
-
     /// Refuses if Kueue or another installation runs here, or has left webhooks that would refuse our pods.
     pub(super) async fn nothing_is_in_the_way(&self, process: Process) -> Result<(), Failure> {
         refuse_others(process, &self.namespace, &engines::found(&self.client).await?)?;
@@ -76,7 +59,7 @@ impl Site {
     /// The existing object of that name; `None` if there is none or the kind is not served.
     pub(super) async fn stands(&self, object: &Value) -> Result<Option<Value>, Failure> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        match self.api(object).get_opt(name).await {
+        match api_of(&self.client, object).get_opt(name).await {
             Ok(found) => Ok(found.and_then(|found| serde_json::to_value(found).ok())),
             // Why: for a kind that is not served, the API server's answer does not name the object.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -136,14 +119,6 @@ impl Site {
         let found = found
             .map_err(|error| Failure::request("reading the definition of ServiceMonitors failed", &error))?;
         Ok(found.is_some())
-    }
-
-    /// Applies an object on the server, taking over the fields that it names.
-    pub(super) async fn apply(&self, step: &Step) -> Written<DynamicObject> {
-        match from_value::<DynamicObject>(step.object.clone()) {
-            Ok(object) => write::apply(&self.api(&step.object), &object, FIELD_MANAGER).await,
-            Err(error) => Written::Refused(error.to_string()),
-        }
     }
 
     /// Waits until a kind that was just defined is served.

@@ -19,10 +19,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::LOOK_EVERY;
-use super::cluster::{Site, kind_of, late, title};
+use super::cluster::{Site, late, title};
 use crate::args::Uninstall;
 use crate::engines::{self, Found};
 use crate::failure::{Failure, done};
+use crate::objects::kind_of;
 use crate::output::{self, say};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

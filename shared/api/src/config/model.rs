@@ -26,18 +26,12 @@ pub struct Config {
     pub health: Health,
     /// Metrics listener and content.
     pub metrics: Metrics,
-    /// Profiling listener.
-    pub pprof: BindAddress,
     /// Leader election.
     pub leader_election: LeaderElection,
     /// Parallel reconciliations by `Kind.group`; kinds not named use 1.
     pub group_kind_concurrency: BTreeMap<String, u32>,
     /// Longest wait for caches to fill at start.
     pub cache_sync_timeout: SignedDuration,
-    /// Client requests per second; negative means without limit.
-    pub client_qps: f32,
-    /// Client burst.
-    pub client_burst: i32,
     /// TLS settings of every listener.
     pub tls: Tls,
     /// Certificates made by the process itself.
@@ -266,7 +260,8 @@ pub struct Integrations {
 }
 
 /// `integrations.podOptions` of v1beta1; a selector that is absent selects everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodOptions {
     /// Selects namespaces.
     pub namespace_selector: Option<LabelSelector>,

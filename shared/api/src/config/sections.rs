@@ -49,11 +49,12 @@ macro_rules! configuration {
             webhook: Option<sections::WebhookSection>,
             health: Option<sections::HealthSection>,
             metrics: Option<sections::MetricsSection<CustomLabelSection>>,
-            #[serde(default, deserialize_with = "bind_or_unset")]
-            pprof_bind_address: Option<BindAddress>,
+            #[serde(default, rename = "pprofBindAddress", deserialize_with = "bind_or_unset")]
+            _pprof_bind_address: Option<BindAddress>,
             leader_election: Option<sections::LeaderElectionSection>,
             controller: Option<sections::ControllerSection>,
-            client_connection: Option<sections::ClientConnectionSection>,
+            #[serde(rename = "clientConnection")]
+            _client_connection: Option<sections::ClientConnectionSection>,
             tls: Option<sections::TlsSection>,
             internal_cert_management: Option<sections::CertManagementSection>,
             wait_for_pods_ready: Option<WaitSection>,
@@ -74,7 +75,6 @@ macro_rules! configuration {
                 let visibility = $visibility.fill();
                 let namespace = sections::text_or(self.namespace, own_namespace);
                 let (group_kind_concurrency, cache_sync_timeout) = self.controller.unwrap_or_default().fill();
-                let (client_qps, client_burst) = self.client_connection.unwrap_or_default().fill();
                 let metrics = self.metrics.unwrap_or_default();
                 Config {
                     manage_jobs_without_queue_name: self.manage_jobs_without_queue_name.unwrap_or(false),
@@ -85,12 +85,9 @@ macro_rules! configuration {
                     webhook: self.webhook.unwrap_or_default().fill(),
                     health: self.health.unwrap_or_default().fill(),
                     metrics: metrics.fill(CustomLabelSection::fill),
-                    pprof: self.pprof_bind_address.unwrap_or(BindAddress::Disabled),
                     leader_election: self.leader_election.unwrap_or_default().fill(),
                     group_kind_concurrency,
                     cache_sync_timeout,
-                    client_qps,
-                    client_burst,
                     tls: self.tls.unwrap_or_default().fill(),
                     cert_management: self.internal_cert_management.unwrap_or_default().fill(),
                     names_pods_ready: self.wait_for_pods_ready.is_some(),
@@ -264,18 +261,14 @@ impl ControllerSection {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// Accepted because files have it; requests are not throttled here.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ClientConnectionSection {
-    qps: Option<f32>,
-    burst: Option<i32>,
-}
-
-impl ClientConnectionSection {
-    /// Requests per second, and burst.
-    pub(super) fn fill(self) -> (f32, i32) {
-        (self.qps.unwrap_or(300.0), self.burst.unwrap_or(500))
-    }
+    #[serde(rename = "qps")]
+    _qps: Option<f32>,
+    #[serde(rename = "burst")]
+    _burst: Option<i32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -339,7 +332,35 @@ impl CertManagementSection {
     }
 }
 
-/// The part of `waitForPodsReady` that both versions have.
+/// `waitForPodsReady` as v1beta2 writes it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct WaitSection {
+    pub(super) timeout: Option<DurationText>,
+    pub(super) block_admission: Option<bool>,
+    pub(super) recovery_timeout: Option<DurationText>,
+    pub(super) requeuing_strategy: Option<RequeuingSection>,
+}
+
+impl WaitSection {
+    // Why always: v1beta2 has it on by default; only the gate DisableWaitForPodsReady takes it away.
+    pub(super) fn fill(self) -> WaitForPodsReady {
+        let timeout = given_or(self.timeout, SignedDuration::from_mins(30));
+        let requeuing = self.requeuing_strategy.unwrap_or_default();
+        WaitForPodsReady {
+            timeout,
+            block_admission: self.block_admission.unwrap_or(false),
+            recovery_timeout: given_or(self.recovery_timeout, timeout),
+            requeuing: Requeuing {
+                timestamp: requeuing.timestamp.unwrap_or_default(),
+                backoff_limit_count: requeuing.backoff_limit_count,
+                backoff_base_seconds: requeuing.backoff_base_seconds.unwrap_or(60),
+                backoff_max_seconds: requeuing.backoff_max_seconds.unwrap_or(3600),
+            },
+        }
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RequeuingSection {
@@ -347,40 +368,6 @@ pub(super) struct RequeuingSection {
     backoff_limit_count: Option<i32>,
     backoff_base_seconds: Option<i32>,
     backoff_max_seconds: Option<i32>,
-}
-
-/// The defaults of `waitForPodsReady` in a version.
-pub(super) struct WaitDefaults {
-    pub(super) timeout: SignedDuration,
-    pub(super) block_admission: bool,
-}
-
-/// Fills `waitForPodsReady` from its written parts.
-pub(super) fn wait_for_pods_ready(
-    defaults: &WaitDefaults,
-    timeout: Option<DurationText>,
-    block_admission: Option<bool>,
-    recovery_timeout: Option<DurationText>,
-    requeuing: Option<RequeuingSection>,
-) -> WaitForPodsReady {
-    let RequeuingSection {
-        timestamp,
-        backoff_limit_count,
-        backoff_base_seconds,
-        backoff_max_seconds,
-    } = requeuing.unwrap_or_default();
-    let timeout = given_or(timeout, defaults.timeout);
-    WaitForPodsReady {
-        timeout,
-        block_admission: block_admission.unwrap_or(defaults.block_admission),
-        recovery_timeout: given_or(recovery_timeout, timeout),
-        requeuing: Requeuing {
-            timestamp: timestamp.unwrap_or_default(),
-            backoff_limit_count,
-            backoff_base_seconds: backoff_base_seconds.unwrap_or(60),
-            backoff_max_seconds: backoff_max_seconds.unwrap_or(3600),
-        },
-    }
 }
 
 /// The names in `integrations.frameworks`, with the default.
@@ -476,36 +463,34 @@ pub(super) struct TransformationSection {
     outputs: Option<BTreeMap<String, QuantityText>>,
 }
 
-/// Fills `resources` from its written parts.
-pub(super) fn resources(
-    exclude_resource_prefixes: Option<Vec<String>>,
-    quota_check_strategy: Option<QuotaCheckStrategy>,
-    transformations: Option<Vec<TransformationSection>>,
-    device_class_mappings: Option<Vec<DeviceClassMapping>>,
-) -> Resources {
-    let transformations = transformations.unwrap_or_default().into_iter().map(|section| {
-        let TransformationSection {
-            input,
-            strategy,
-            multiply_by,
-            outputs,
-        } = section;
-        ResourceTransformation {
-            input,
-            strategy: strategy.unwrap_or_default(),
-            multiply_by: multiply_by.unwrap_or_default(),
-            outputs: outputs
-                .unwrap_or_default()
-                .into_iter()
+/// `resources` as v1beta2 writes it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ResourcesSection {
+    pub(super) exclude_resource_prefixes: Option<Vec<String>>,
+    pub(super) quota_check_strategy: Option<QuotaCheckStrategy>,
+    pub(super) transformations: Option<Vec<TransformationSection>>,
+    pub(super) device_class_mappings: Option<Vec<DeviceClassMapping>>,
+}
+
+impl ResourcesSection {
+    pub(super) fn fill(self) -> Resources {
+        let transformation = |section: TransformationSection| ResourceTransformation {
+            input: section.input,
+            strategy: section.strategy.unwrap_or_default(),
+            multiply_by: section.multiply_by.unwrap_or_default(),
+            outputs: { section.outputs.into_iter().flatten() }
                 .map(|(name, text)| (name, text.0))
                 .collect(),
+        };
+        Resources {
+            exclude_resource_prefixes: self.exclude_resource_prefixes.unwrap_or_default(),
+            quota_check_strategy: self.quota_check_strategy.unwrap_or_default(),
+            transformations: { self.transformations.into_iter().flatten() }
+                .map(transformation)
+                .collect(),
+            device_class_mappings: self.device_class_mappings.unwrap_or_default(),
         }
-    });
-    Resources {
-        exclude_resource_prefixes: exclude_resource_prefixes.unwrap_or_default(),
-        quota_check_strategy: quota_check_strategy.unwrap_or_default(),
-        transformations: transformations.collect(),
-        device_class_mappings: device_class_mappings.unwrap_or_default(),
     }
 }
 

@@ -36,7 +36,6 @@ fn each_key_has_the_default_of_the_table() {
     assert!(!config.metrics.enable_cluster_queue_resources && config.metrics.local_queue_enable);
     assert_eq!(config.metrics.local_queue_selector, None);
     assert_eq!(config.metrics.custom_labels, []);
-    assert_eq!(config.pprof, BindAddress::Disabled);
     assert!(config.leader_election.leader_elect);
     assert_eq!(config.leader_election.resource_name, "c1f6bfd2.kueue.x-k8s.io");
     assert_eq!(config.leader_election.resource_lock, "leases");
@@ -46,8 +45,6 @@ fn each_key_has_the_default_of_the_table() {
     assert_eq!(config.group_kind_concurrency["Workload.kueue.x-k8s.io"], 10);
     assert_eq!(config.group_kind_concurrency["Job.batch"], 5);
     assert_eq!(config.cache_sync_timeout, SignedDuration::from_mins(2));
-    assert!((config.client_qps - 300.0).abs() < f32::EPSILON);
-    assert_eq!(config.client_burst, 500);
     assert_eq!(config.tls, Tls::default());
     assert!(config.cert_management.enable);
     assert_eq!(
@@ -222,7 +219,6 @@ fn every_section_can_be_written() {
         config.metrics.custom_labels[0].source_kind,
         LabelSourceKind::Workload
     );
-    assert_eq!(config.pprof.to_string(), ":6060");
     assert_eq!(
         config.leader_election.retry_period,
         SignedDuration::from_millis(1500)

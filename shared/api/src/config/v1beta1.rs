@@ -7,12 +7,11 @@ use serde::Deserialize;
 
 use super::model::{
     Config, CustomLabel, DeviceClassMapping, FairSharing, Integrations, LabelSourceKind, PodOptions,
-    PreemptionStrategy, QuotaCheckStrategy, Resources, WaitForPodsReady,
+    PreemptionStrategy, Resources, WaitForPodsReady,
 };
 use super::scalar::{DurationText, IntegrationKind, bind_or_unset};
 use super::sections::{
-    self, Federation, RequeuingSection, TransformationSection, WaitDefaults, frameworks, integration_kinds,
-    resources, wait_for_pods_ready,
+    self, Federation, RequeuingSection, TransformationSection, frameworks, integration_kinds,
 };
 use super::v1beta2::VisibilitySection;
 use super::{BindAddress, FeatureGates, LabelSelector, Roadstead};
@@ -47,14 +46,7 @@ struct IntegrationsSection {
     frameworks: Option<Vec<String>>,
     external_frameworks: Option<Vec<IntegrationKind>>,
     label_keys_to_copy: Option<Vec<String>>,
-    pod_options: Option<PodOptionsSection>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PodOptionsSection {
-    namespace_selector: Option<LabelSelector>,
-    pod_selector: Option<LabelSelector>,
+    pod_options: Option<PodOptions>,
 }
 
 type MultiKueueSection = Federation;
@@ -105,26 +97,13 @@ impl CustomLabelSection {
 
 impl WaitSection {
     fn fill(self) -> Option<WaitForPodsReady> {
-        let Self {
-            enable,
-            timeout,
-            block_admission,
-            recovery_timeout,
-            requeuing_strategy,
-        } = self;
-        let defaults = WaitDefaults {
-            timeout: SignedDuration::from_mins(5),
-            block_admission: true,
+        let section = sections::WaitSection {
+            timeout: self.timeout.or(Some(DurationText(SignedDuration::from_mins(5)))),
+            block_admission: self.block_admission.or(Some(true)),
+            recovery_timeout: self.recovery_timeout,
+            requeuing_strategy: self.requeuing_strategy,
         };
-        enable.unwrap_or(false).then(|| {
-            wait_for_pods_ready(
-                &defaults,
-                timeout,
-                block_admission,
-                recovery_timeout,
-                requeuing_strategy,
-            )
-        })
+        self.enable.unwrap_or(false).then(|| section.fill())
     }
 }
 
@@ -134,10 +113,7 @@ impl IntegrationsSection {
             frameworks: frameworks(self.frameworks),
             external_frameworks: integration_kinds(self.external_frameworks),
             label_keys_to_copy: self.label_keys_to_copy.unwrap_or_default(),
-            pod_options: self.pod_options.map(|options| PodOptions {
-                namespace_selector: options.namespace_selector,
-                pod_selector: options.pod_selector,
-            }),
+            pod_options: self.pod_options,
         }
     }
 }
@@ -161,17 +137,12 @@ impl FairSharingSection {
 
 impl ResourcesSection {
     fn fill(self) -> Resources {
-        let Self {
-            exclude_resource_prefixes,
-            transformations,
-            device_class_mappings,
-        } = self;
-        let strategy = Some(QuotaCheckStrategy::default());
-        resources(
-            exclude_resource_prefixes,
-            strategy,
-            transformations,
-            device_class_mappings,
-        )
+        let section = sections::ResourcesSection {
+            exclude_resource_prefixes: self.exclude_resource_prefixes,
+            quota_check_strategy: None,
+            transformations: self.transformations,
+            device_class_mappings: self.device_class_mappings,
+        };
+        section.fill()
     }
 }

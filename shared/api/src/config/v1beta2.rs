@@ -2,18 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use serde::Deserialize;
 
 use super::model::{
-    Config, CustomLabel, DEFAULT_STEP_SIZE, DeviceClassMapping, ExecProvider, FairSharing,
-    IncrementalDispatcher, Integrations, LabelSourceKind, MultiKueue, PreemptionStrategy, QuotaCheckStrategy,
-    Resources, VisibilityServer, WaitForPodsReady,
+    Config, CustomLabel, DEFAULT_STEP_SIZE, ExecProvider, FairSharing, IncrementalDispatcher, Integrations,
+    LabelSourceKind, MultiKueue, PreemptionStrategy, VisibilityServer,
 };
 use super::scalar::{DurationText, IntegrationKind, bind_or_unset};
 use super::sections::{
-    self, Federation, RemoteFramework, RequeuingSection, TransformationSection, WaitDefaults, frameworks,
-    integration_kinds, resources, wait_for_pods_ready,
+    self, Federation, RemoteFramework, ResourcesSection, WaitSection, frameworks, integration_kinds,
 };
 use super::{BindAddress, FeatureGates, LabelSelector, Roadstead};
 
@@ -32,15 +29,6 @@ struct CustomLabelSection {
     source_annotation_key: Option<String>,
     source_kind: Option<LabelSourceKind>,
     tracked_values: Option<Vec<String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WaitSection {
-    timeout: Option<DurationText>,
-    block_admission: Option<bool>,
-    recovery_timeout: Option<DurationText>,
-    requeuing_strategy: Option<RequeuingSection>,
 }
 
 #[derive(Default, Deserialize)]
@@ -84,15 +72,6 @@ struct FairSharingSection {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ResourcesSection {
-    exclude_resource_prefixes: Option<Vec<String>>,
-    quota_check_strategy: Option<QuotaCheckStrategy>,
-    transformations: Option<Vec<TransformationSection>>,
-    device_class_mappings: Option<Vec<DeviceClassMapping>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct VisibilitySection {
     bind_address: Option<String>,
     bind_port: Option<u16>,
@@ -123,29 +102,6 @@ impl CustomLabelSection {
             source_kind: source_kind.unwrap_or_default(),
             tracked_values: tracked_values.unwrap_or_default(),
         }
-    }
-}
-
-impl WaitSection {
-    // Why always: v1beta2 has it on by default; only the gate DisableWaitForPodsReady takes it away.
-    fn fill(self) -> WaitForPodsReady {
-        let Self {
-            timeout,
-            block_admission,
-            recovery_timeout,
-            requeuing_strategy,
-        } = self;
-        let defaults = WaitDefaults {
-            timeout: SignedDuration::from_mins(30),
-            block_admission: false,
-        };
-        wait_for_pods_ready(
-            &defaults,
-            timeout,
-            block_admission,
-            recovery_timeout,
-            requeuing_strategy,
-        )
     }
 }
 
@@ -195,22 +151,5 @@ impl MultiKueueSection {
             }),
             ..shared.fill()
         }
-    }
-}
-
-impl ResourcesSection {
-    fn fill(self) -> Resources {
-        let Self {
-            exclude_resource_prefixes,
-            quota_check_strategy,
-            transformations,
-            device_class_mappings,
-        } = self;
-        resources(
-            exclude_resource_prefixes,
-            quota_check_strategy,
-            transformations,
-            device_class_mappings,
-        )
     }
 }

@@ -48,11 +48,6 @@ impl Forest {
         self.cell(id, pair).borrowing_limit.map(amount)
     }
 
-    /// Own lending limit, if there is one.
-    pub fn lending_limit(&self, id: NodeId, pair: FlavorResource) -> Option<Amount> {
-        self.cell(id, pair).lending_limit.map(amount)
-    }
-
     /// Nominal quota of the node plus the quota that its descendants lend upwards.
     pub fn subtree_quota(&self, id: NodeId, pair: FlavorResource) -> Amount {
         amount(self.cell(id, pair).subtree())

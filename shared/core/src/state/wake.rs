@@ -224,7 +224,7 @@ impl State {
                 continue;
             };
             if let Some(queue) = self.queue_mut(cluster) {
-                queue.pending.end_backoff(id);
+                queue.pending.flush_aside_one(id);
             }
             self.touch(cluster);
         }

@@ -3,9 +3,8 @@
 //! Invariant: only this file decides what a job is, one object or a group of them, from the objects alone. So all parts of the
 //! program agree on it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::{DynamicObject, GroupVersionKind};
@@ -17,7 +16,8 @@ use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Member, MemberMut, Members};
 use roadstead_kinds::Kind;
-use roadstead_kubeio::cache::{Cache, Change};
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::index::Index;
 
 /// The key of a job within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,41 +140,6 @@ pub fn is_of_group(workload: &Workload) -> bool {
     said.map(String::as_str) == Some(labels::TRUE)
 }
 
-/// The members of groups. Kinds without groups cost nothing here.
-#[derive(Debug, Default)]
-struct GroupIndex(Mutex<BTreeMap<Key, BTreeSet<Key>>>);
-
-impl GroupIndex {
-    fn members(&self, group: &Key) -> Vec<Key> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let members = index.get(group).into_iter().flatten();
-        members.cloned().collect()
-    }
-
-    fn note(&self, kind: &dyn JobKind, change: &Change<'_, DynamicObject>) {
-        let group = |object: Option<&Arc<DynamicObject>>| {
-            let name = kind.group_of(&object?.metadata)?;
-            Some(Key::new(change.key.namespace.clone(), name))
-        };
-        let (old, new) = (group(change.old), group(change.new));
-        if old == new {
-            return;
-        }
-        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = old
-            && let Some(members) = index.get_mut(&group)
-        {
-            members.remove(change.key);
-            if members.is_empty() {
-                index.remove(&group);
-            }
-        }
-        if let Some(group) = new {
-            index.entry(group).or_default().insert(change.key.clone());
-        }
-    }
-}
-
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
 pub struct KindCache {
@@ -184,7 +149,8 @@ pub struct KindCache {
     pub resource: ApiResource,
     /// The objects.
     pub objects: Arc<Cache<DynamicObject>>,
-    groups: Arc<GroupIndex>,
+    /// The members of groups. Kinds without groups cost nothing here.
+    groups: Arc<Index<Key, Key>>,
     /// Objects that the controller of the kind makes for its jobs, and that are members of them.
     companions: Option<Arc<Cache<DynamicObject>>>,
 }
@@ -208,9 +174,18 @@ impl KindCache {
     }
 
     fn over(kind: &'static dyn JobKind, objects: Arc<Cache<DynamicObject>>) -> Self {
-        let groups = Arc::<GroupIndex>::default();
+        let groups = Arc::<Index<Key, Key>>::default();
         let index = groups.clone();
-        objects.listen(move |change| index.note(kind, change));
+        objects.listen(move |change| {
+            let group = |object: Option<&Arc<DynamicObject>>| {
+                let name = kind.group_of(&object?.metadata)?;
+                Some((Key::new(change.key.namespace.clone(), name), change.key.clone()))
+            };
+            let (old, new) = (group(change.old), group(change.new));
+            if old != new {
+                index.note(old, new);
+            }
+        });
         Self {
             kind,
             resource: api_resource(kind),
@@ -263,7 +238,7 @@ impl KindCache {
                 CachedJob::of([job].into_iter().chain(companion))
             }
             JobKey::Group(group) => {
-                let members = self.groups.members(group);
+                let members = self.groups.of(group);
                 CachedJob::of(members.iter().filter_map(|key| self.objects.get(key)))
             }
         }

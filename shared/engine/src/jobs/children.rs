@@ -1,7 +1,6 @@
 //! Child jobs: jobs that the controller of another job makes for it, such as the `RayCluster` of a `RayService`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -9,43 +8,28 @@ use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::labels::gated_by;
 use roadstead_kinds::Members;
-use roadstead_kubeio::cache::Change;
+use roadstead_kubeio::index::Index;
 use roadstead_kubeio::queue::Lane;
 
 use super::Jobs;
 use crate::caches::{Caches, JobKey, JobRef, KindCache};
 
-/// The jobs of one kind by the UIDs of their owners. Why: a search of all of them for each change of a parent would cost the square of
-/// their number.
-#[derive(Debug, Default)]
-struct ChildIndex(Mutex<BTreeMap<String, BTreeSet<JobKey>>>);
-
-impl ChildIndex {
-    fn of(&self, uid: &str) -> BTreeSet<JobKey> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index.get(uid).cloned().unwrap_or_default()
-    }
-
-    fn note(&self, children: &KindCache, change: &Change<'_, DynamicObject>) {
-        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(child) = change.old {
-            for owner in child.owner_references() {
-                let Some(keys) = index.get_mut(&owner.uid) else {
-                    continue;
-                };
-                keys.remove(&children.key_of(child));
-                if keys.is_empty() {
-                    index.remove(&owner.uid);
-                }
-            }
-        }
-        if let Some(child) = change.new {
-            for owner in child.owner_references() {
-                let keys = index.entry(owner.uid.clone()).or_default();
-                keys.insert(children.key_of(child));
-            }
-        }
-    }
+/// The jobs of one kind by the UIDs of their owners.
+fn by_owner(children: &KindCache) -> Arc<Index<String, JobKey>> {
+    let index = Arc::<Index<_, _>>::default();
+    let (noted, of_kind) = (index.clone(), children.clone());
+    children.objects.listen(move |change| {
+        let entries = |child: Option<&Arc<DynamicObject>>| {
+            let owned = child.into_iter().flat_map(|child| {
+                let key = of_kind.key_of(child);
+                let owners = child.owner_references().iter();
+                owners.map(move |owner| (owner.uid.clone(), key.clone()))
+            });
+            owned.collect::<Vec<_>>()
+        };
+        noted.note(entries(change.old), entries(change.new));
+    });
+    index
 }
 
 impl Jobs {
@@ -63,11 +47,7 @@ impl Jobs {
             let Some(children) = self.caches.jobs.get(kind) else {
                 continue;
             };
-            let index = Arc::<ChildIndex>::default();
-            let (noted, of_kind) = (index.clone(), children.clone());
-            children
-                .objects
-                .listen(move |change| noted.note(&of_kind, change));
+            let index = by_owner(children);
             let due = self.due.clone();
             let wake = Arc::new(move |uid: &str| {
                 for key in index.of(uid) {
@@ -168,11 +148,7 @@ mod tests {
     #[test]
     fn children_are_found_by_the_uid_of_their_owner_until_they_are_gone() {
         let children = KindCache::new(roadstead_jobs::kind_named("ray.io/raycluster").unwrap());
-        let index = Arc::<ChildIndex>::default();
-        let (noted, of_kind) = (index.clone(), children.clone());
-        children
-            .objects
-            .listen(move |change| noted.note(&of_kind, change));
+        let index = by_owner(&children);
         let put = |name: &str, version: u32, owner: &str| {
             let owner = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": owner, "uid": owner});
             let metadata = json!({
@@ -201,6 +177,5 @@ mod tests {
             (of("x"), of("y")),
             (Vec::new(), vec!["b".to_owned(), "c".to_owned()])
         );
-        assert_eq!(index.0.lock().unwrap().len(), 1);
     }
 }

@@ -40,7 +40,7 @@ impl Ending {
             let outcome = match standing(book, place, job) {
                 Standing::Ended => job_end(job).map_or(Outcome::Stuck, Outcome::Ended),
                 Standing::Runs => Outcome::Runs,
-                Standing::Waits(_) => Outcome::Waits,
+                Standing::Waits => Outcome::Waits,
                 Standing::Stuck(_) => Outcome::Stuck,
             };
             if matches!(outcome, Outcome::Runs | Outcome::Waits) {

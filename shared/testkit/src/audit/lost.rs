@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::Findings;
 use super::book::{Actor, Book, Name, Place, Seen};
 use super::object::{
     at, condition, group, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue,
     text, winner,
 };
-use super::{Findings, Promise};
 
 /// Objects that are written for ever: leases, Events, and the credentials in Secrets.
 const RENEWALS: &[&str] = &[
@@ -36,7 +36,7 @@ pub(super) enum Standing {
     Ended,
     Runs,
     /// It waits, and says why.
-    Waits(String),
+    Waits,
     Stuck(String),
 }
 
@@ -81,16 +81,8 @@ impl Lost {
         }
         for (place, job) in book.local_jobs() {
             let case = book.workload_of(place, job).map(|(case, _)| case);
-            match (standing(book, place, job), book.rules.promise) {
-                (Standing::Ended, _) | (Standing::Runs | Standing::Waits(_), Promise::SomeWait) => {}
-                (Standing::Stuck(what), _) => findings.of("I3", place, case, what),
-                (Standing::Runs, Promise::AllEnd) => {
-                    findings.of("I3", place, case, "it should have ended and runs".to_owned());
-                }
-                (Standing::Waits(reason), Promise::AllEnd) => {
-                    let what = format!("it should have ended and waits: {reason}");
-                    findings.of("I3", place, case, what);
-                }
+            if let Standing::Stuck(what) = standing(book, place, job) {
+                findings.of("I3", place, case, what);
             }
         }
         let quiet_since = now.checked_sub(book.rules.quiet).unwrap_or(Timestamp::MIN);
@@ -182,7 +174,7 @@ fn waits(reason: &str, otherwise: &str) -> Standing {
     if reason.is_empty() {
         Standing::Stuck(otherwise.to_owned())
     } else {
-        Standing::Waits(reason.to_owned())
+        Standing::Waits
     }
 }
 

@@ -284,27 +284,18 @@ impl Plan {
 
 /// Prints the objects that `join` would apply, except the Secret, whose token does not exist yet.
 pub(super) fn print_objects(args: &Join, account: &Account, endpoint: &Endpoint) -> Result<(), Failure> {
-    let Objects {
-        service_account,
-        cluster_role,
-        cluster_role_binding,
-        role,
-        role_binding,
-    } = account.objects(&args.integrations);
     let config = args.config_name.as_deref().unwrap_or(CONFIG_DEFAULT);
     let name = &args.name;
-    let documents = [
-        ("on the worker", yaml(&service_account)?),
-        ("on the worker", yaml(&cluster_role)?),
-        ("on the worker", yaml(&cluster_role_binding)?),
-        ("on the worker", yaml(&role)?),
-        ("on the worker", yaml(&role_binding)?),
-        ("on the manager", yaml(&cluster_object(name))?),
-        (
-            "on the manager (add the cluster if it exists)",
-            yaml(&config_object(config, name))?,
-        ),
-    ];
+    let on_worker = account.objects(&args.integrations).in_order();
+    let mut documents = Vec::new();
+    for object in &on_worker {
+        documents.push(("on the worker", yaml(object)?));
+    }
+    documents.push(("on the manager", yaml(&cluster_object(name))?));
+    documents.push((
+        "on the manager (add the cluster if it exists)",
+        yaml(&config_object(config, name))?,
+    ));
     let mut text = format!(
         "# namespace {} must exist on the worker. The manager also needs secret {}/{} with a kubeconfig\n\
          # (key kubeconfig) for {} that holds a token of service account {}.\n",

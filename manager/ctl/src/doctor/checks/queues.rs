@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Group, Seen, bad, condition, everywhere, first_of, good, items, name, names, none_of, on_manager,
-    on_worker, warning, without_condition,
+    on_worker, those, warning, without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
 
@@ -121,12 +121,7 @@ fn local_queues(facts: &Facts) -> Result<Seen, Unread> {
             .as_str()
             .is_some_and(|name| there.contains(name))
     };
-    let faulty = facts
-        .all("LocalQueue")?
-        .iter()
-        .filter(leads_nowhere)
-        .map(name)
-        .collect();
+    let faulty = those(facts, "LocalQueue", leads_nowhere)?;
     Ok(none_of(faulty, "all", |names| {
         bad(
             format!("lead to no ClusterQueue: {names}"),
@@ -186,12 +181,7 @@ fn flavors_match_nodes(facts: &Facts) -> Result<Seen, Unread> {
         wanted.all(|(key, value)| node["metadata"]["labels"][key] == *value)
     };
     let matches_none = |flavor: &&Value| !nodes.iter().any(|node| fits(node, &flavor["spec"]["nodeLabels"]));
-    let faulty = facts
-        .all("ResourceFlavor")?
-        .iter()
-        .filter(matches_none)
-        .map(name)
-        .collect();
+    let faulty = those(facts, "ResourceFlavor", matches_none)?;
     Ok(none_of(faulty, "every flavor has a node", |names| {
         warning(
             format!("match no node: {names}"),
@@ -278,10 +268,7 @@ fn dispatch(facts: &Facts) -> Result<Seen, Unread> {
             })
         })
     };
-    let faulty = { facts.all("ClusterQueue")?.iter() }
-        .filter(|queue| !dispatches(queue))
-        .map(name)
-        .collect();
+    let faulty = those(facts, "ClusterQueue", |queue| !dispatches(queue))?;
     Ok(none_of(faulty, "every ClusterQueue sends to workers", |names| {
         warning(
             format!("run their jobs on the management cluster: {names}"),
@@ -298,12 +285,7 @@ fn workloads_have_queues(facts: &Facts) -> Result<Seen, Unread> {
         let is_finished = condition(workload, "Finished").is_some_and(|(status, _)| status == "True");
         !is_finished && !queues.contains(&format!("{namespace}/{queue}"))
     };
-    let faulty = facts
-        .all("Workload")?
-        .iter()
-        .filter(waits_in_vain)
-        .map(name)
-        .collect();
+    let faulty = those(facts, "Workload", waits_in_vain)?;
     Ok(none_of(faulty, "all", |names| {
         bad(
             format!("their LocalQueue does not exist: {names}"),

@@ -8,7 +8,7 @@ use roadstead_kubeconfigs::secret;
 use serde_json::Value;
 
 use super::{
-    Group, Level, Seen, bad, first_of, good, items, name, names, none_of, on_manager, warning,
+    Group, Level, Seen, bad, first_of, good, items, name, names, none_of, on_manager, those, warning,
     without_condition,
 };
 use crate::doctor::facts::{Facts, Unread};
@@ -127,12 +127,7 @@ fn clusters_cordoned(facts: &Facts) -> Result<Seen, Unread> {
         let annotation = cluster["metadata"]["annotations"][cordon].as_str();
         Cordon::read(annotation) != Cordon::Open
     };
-    let faulty = facts
-        .all("MultiKueueCluster")?
-        .iter()
-        .filter(is_cordoned)
-        .map(name)
-        .collect();
+    let faulty = those(facts, "MultiKueueCluster", is_cordoned)?;
     Ok(none_of(faulty, "none", |names| {
         warning(
             format!("cordoned: {names}"),
@@ -163,12 +158,7 @@ fn secret_of(cluster: &Value) -> Option<&str> {
 fn credentials_present(facts: &Facts) -> Result<Seen, Unread> {
     let there = names(facts.all("Secret")?);
     let is_missing = |cluster: &&Value| secret_of(cluster).is_some_and(|secret| !there.contains(secret));
-    let faulty = facts
-        .all("MultiKueueCluster")?
-        .iter()
-        .filter(is_missing)
-        .map(name)
-        .collect();
+    let faulty = those(facts, "MultiKueueCluster", is_missing)?;
     Ok(none_of(faulty, "every Secret exists", |names| {
         bad(
             format!("without a Secret: {names}"),

@@ -4,10 +4,10 @@ use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
-    CLUSTERS, JOBS, MANAGER, PERSON, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+    CLUSTERS, JOBS, MANAGER, PERSON, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, wl,
 };
+use crate::audit::End;
 use crate::audit::ending::Outcome;
-use crate::audit::{End, Promise, Rules};
 
 /// Spec: safety 1 I2.
 #[test]
@@ -115,30 +115,6 @@ fn at_rest_an_admitted_job_has_a_pod() {
         ["I3", "I3"],
         "no pod, and no job though it was given to east"
     );
-}
-
-/// Spec: safety 1 I3.
-#[test]
-fn where_every_job_can_end_every_job_must() {
-    let scene = || {
-        Scene::under(Rules {
-            promise: Promise::AllEnd,
-            ..rules()
-        })
-    };
-    let mut ended = scene();
-    ended.live("a", "east");
-    ended.rest();
-    ended.is_fine();
-    let mut running = scene();
-    running.start("a", "east");
-    running.rest();
-    assert_eq!(running.broken(), ["I3"]);
-    let mut waiting = scene();
-    waiting.submit("a");
-    waiting.status("manager", MANAGER, "a", json!({"nominatedClusterNames": null}));
-    waiting.rest();
-    assert_eq!(waiting.broken(), ["I3"]);
 }
 
 /// Spec: safety 1 I3.
