@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::kinds::{DEFINITIONS, EXTENSIONS};
 use crate::server::{Server, State};
 use crate::store::Key;
+use crate::stored::Stored;
 use crate::{clock, json};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -105,7 +106,7 @@ impl Server {
     }
 
     /// Deletes with background propagation.
-    fn remove(&self, state: &mut State, key: &Key, object: &Arc<Value>, done: &mut Collected) {
+    fn remove(&self, state: &mut State, key: &Key, object: &Arc<Stored>, done: &mut Collected) {
         if marked(object) {
             return;
         }
@@ -134,12 +135,12 @@ impl Server {
 
     fn collect_owned(&self, state: &mut State, done: &mut Collected) {
         let now = self.now();
-        let all: Vec<(Key, Arc<Value>)> = state
+        let all: Vec<(Key, Arc<Stored>)> = state
             .store
             .all()
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
-        let by_uid: BTreeMap<&str, &Arc<Value>> =
+        let by_uid: BTreeMap<&str, &Arc<Stored>> =
             all.iter().map(|(_, object)| (uid(object), object)).collect();
         for (key, object) in &all {
             if marked(object) && has_finalizer(object, ORPHAN) {
@@ -209,7 +210,7 @@ impl Server {
     }
 
     /// Removes an owner from the `ownerReferences` of all its dependents.
-    fn orphan(&self, state: &mut State, all: &[(Key, Arc<Value>)], owner: &str, done: &mut Collected) {
+    fn orphan(&self, state: &mut State, all: &[(Key, Arc<Stored>)], owner: &str, done: &mut Collected) {
         for (key, object) in all {
             if !owners(object).any(|reference| reference["uid"] == owner) {
                 continue;
@@ -231,14 +232,14 @@ impl Server {
 
     fn end_namespaces(&self, state: &mut State, done: &mut Collected) {
         let resource = "namespaces".into();
-        let ending: Vec<(Key, Arc<Value>)> = state
+        let ending: Vec<(Key, Arc<Stored>)> = state
             .store
             .list(&resource, "")
             .filter(|(_, object)| marked(object) && !json::items(object, &["spec", "finalizers"]).is_empty())
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
         for (key, namespace) in ending {
-            let content: Vec<(Key, Arc<Value>)> = state
+            let content: Vec<(Key, Arc<Stored>)> = state
                 .store
                 .all()
                 .filter(|(inner, _)| inner.namespace == key.name)
@@ -259,7 +260,7 @@ impl Server {
 
     fn end_definitions(&self, state: &mut State, done: &mut Collected) {
         let resource = format!("{DEFINITIONS}.{EXTENSIONS}").into();
-        let ending: Vec<(Key, Arc<Value>)> = state
+        let ending: Vec<(Key, Arc<Stored>)> = state
             .store
             .list(&resource, "")
             .filter(|(_, object)| marked(object) && has_finalizer(object, CLEANUP))
@@ -267,7 +268,7 @@ impl Server {
             .collect();
         for (key, definition) in ending {
             let resource: Arc<str> = key.name.as_str().into();
-            let content: Vec<(Key, Arc<Value>)> = state
+            let content: Vec<(Key, Arc<Stored>)> = state
                 .store
                 .list(&resource, "")
                 .map(|(key, object)| (key.clone(), Arc::clone(object)))

@@ -13,6 +13,7 @@ use crate::read::{Filter, key_of};
 use crate::request::Call;
 use crate::server::{Answer, Server};
 use crate::store::Key;
+use crate::stored::Stored;
 use crate::{clock, json};
 
 const ORPHAN: &str = "orphan";
@@ -94,8 +95,8 @@ impl Options {
 
 /// What a deletion did to one object.
 enum Outcome {
-    Gone(Arc<Value>),
-    Waits(Arc<Value>),
+    Gone(Arc<Stored>),
+    Waits(Arc<Stored>),
 }
 
 impl Server {
@@ -174,7 +175,7 @@ impl Server {
     async fn admit_deletion(
         &self,
         call: &Call,
-        found: &Arc<Value>,
+        found: &Arc<Stored>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
         let shown = self.present_stored(&call.kind, found).await?;
@@ -250,7 +251,7 @@ impl Server {
                     json::set(&mut last, &["metadata", "generation"], generation + 1);
                 }
             }
-            return Ok(Outcome::Gone(Arc::new(last)));
+            return Ok(Outcome::Gone(Stored::of(last)));
         }
         if deleting && !changed && !pending {
             return Ok(Outcome::Waits(found));
@@ -269,7 +270,7 @@ impl Server {
             crate::builtin::definition_conditions(&mut object, self.now(), &wanted);
         }
         if options.dry_run {
-            return Ok(Outcome::Waits(Arc::new(object)));
+            return Ok(Outcome::Waits(Stored::of(object)));
         }
         Ok(Outcome::Waits(self.commit(
             &mut state,

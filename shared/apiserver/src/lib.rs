@@ -51,6 +51,7 @@ mod selector;
 mod server;
 mod service;
 mod store;
+mod stored;
 mod subresources;
 mod table;
 mod tokens;
@@ -65,6 +66,7 @@ pub use request::User;
 pub use server::{Asked, Authorization, Body, Options, RESTORER, Server, Snapshot};
 pub use service::{ApiService, Error as ServiceError};
 pub use store::Change;
+pub use stored::Stored;
 
 /// Where definitions of custom resources are stored.
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";

@@ -6,13 +6,14 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use crate::kinds::Kind;
+use crate::stored::Stored;
 
 /// Stored objects with the metadata of their list.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) kind: Arc<Kind>,
     pub(crate) meta: Value,
-    pub(crate) objects: Vec<Arc<Value>>,
+    pub(crate) objects: Vec<Arc<Stored>>,
 }
 
 impl Serialize for List {

@@ -26,6 +26,7 @@ use crate::request::{Call, Form};
 use crate::selector::{Fields, Labels};
 use crate::server::{Answer, Server};
 use crate::store::{Gone, Key};
+use crate::stored::Stored;
 use crate::{builtin, table};
 
 /// How long a watch lives unless it says otherwise.
@@ -207,7 +208,7 @@ impl Server {
         call: &Call,
         code: StatusCode,
         form: Form,
-        stored: Arc<Value>,
+        stored: Arc<Stored>,
     ) -> Result<Answer, Failure> {
         // Why first: this is the common case and needs no copy.
         if form == Form::Object && is_as_stored(&call.kind, &stored) {
@@ -319,8 +320,8 @@ impl Server {
             (None, Version::Latest | Version::NotOlderThan(_)) => now,
             (None, Version::Exact(exact)) => exact,
         };
-        let past: BTreeMap<Key, Arc<Value>>;
-        let all: Box<dyn Iterator<Item = (&Key, &Arc<Value>)>> = if at == now {
+        let past: BTreeMap<Key, Arc<Stored>>;
+        let all: Box<dyn Iterator<Item = (&Key, &Arc<Stored>)>> = if at == now {
             Box::new(state.store.list(resource, namespace))
         } else {
             past = state
@@ -360,7 +361,7 @@ impl Server {
     }
 
     /// Objects as a version of their kind shows them.
-    pub(crate) async fn present(&self, kind: &Kind, stored: Vec<Arc<Value>>) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn present(&self, kind: &Kind, stored: Vec<Arc<Stored>>) -> Result<Vec<Value>, Failure> {
         let mut out: Vec<Value> = stored.iter().map(|object| Value::clone(object)).collect();
         if kind.is_custom() {
             let foreign = kind.storage_version != kind.version;
@@ -453,7 +454,7 @@ pub(crate) fn is_as_stored(kind: &Kind, object: &Value) -> bool {
 }
 
 struct Page {
-    objects: Vec<Arc<Value>>,
+    objects: Vec<Arc<Stored>>,
     version: u64,
     next: Option<Key>,
     remaining: usize,

@@ -21,6 +21,7 @@ use crate::kinds::Registry;
 use crate::list::List;
 use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
+use crate::stored::Stored;
 use crate::tokens::Tokens;
 use crate::{bootstrap, builtin, clock, json};
 
@@ -153,7 +154,7 @@ impl State {
         self.random.random()
     }
 
-    pub(crate) fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+    pub(crate) fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<&Arc<Stored>> {
         self.store.get(&Key {
             resource: resource.into(),
             namespace: namespace.to_owned(),
@@ -165,7 +166,7 @@ impl State {
 pub(crate) enum Answer {
     Json(StatusCode, Value),
     /// An object just as it is stored.
-    Stored(StatusCode, Arc<Value>),
+    Stored(StatusCode, Arc<Stored>),
     /// Objects just as they are stored.
     List(List),
     Typed(&'static str, Value),
@@ -222,7 +223,7 @@ impl Server {
     }
 
     /// Writes an object and lets the registry take note of definitions.
-    pub(crate) fn commit(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Value> {
+    pub(crate) fn commit(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Stored> {
         let defines = &*key.resource == crate::DEFINITIONS;
         let name = key.name.clone();
         let stored = state.store.put(key.clone(), object, user);
@@ -248,7 +249,7 @@ impl Server {
     }
 
     /// Removes an object for good.
-    pub(crate) fn erase(state: &mut State, key: &Key, user: &str) -> Option<Arc<Value>> {
+    pub(crate) fn erase(state: &mut State, key: &Key, user: &str) -> Option<Arc<Stored>> {
         let last = state.store.delete(key, user)?;
         if &*key.resource == crate::DEFINITIONS {
             let version = state.store.version();
@@ -438,7 +439,7 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
     let json = "application/json";
     let (code, kind, body) = match answer {
         Ok(Answer::Json(code, value)) => (code, json, full(json::bytes(&value))),
-        Ok(Answer::Stored(code, value)) => (code, json, full(json::bytes(&*value))),
+        Ok(Answer::Stored(code, value)) => (code, json, full(value.text())),
         Ok(Answer::List(list)) => (StatusCode::OK, json, full(json::bytes(&list))),
         Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(json::bytes(&value))),
         Ok(Answer::Bytes(kind, bytes)) => (StatusCode::OK, kind, full(bytes)),

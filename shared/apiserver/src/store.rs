@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::json;
+use crate::stored::Stored;
 
 /// Where an object lives. Ordered by resource, namespace, name, which is the order of lists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,9 +36,9 @@ pub(crate) struct Past {
     pub(crate) key: Key,
     pub(crate) did: Did,
     /// The object after it; for a deletion the last state, with the deletion's version.
-    pub(crate) object: Arc<Value>,
+    pub(crate) object: Arc<Stored>,
     /// The object before it.
-    pub(crate) previous: Option<Arc<Value>>,
+    pub(crate) previous: Option<Arc<Stored>>,
 }
 
 /// Called for every change.
@@ -55,9 +56,9 @@ pub struct Change {
     /// The object's name.
     pub name: Arc<str>,
     /// The object before the change, in the storage version; `None` if it did not exist.
-    pub old: Option<Arc<Value>>,
+    pub old: Option<Arc<Stored>>,
     /// The object after the change, in the storage version; `None` if it was deleted.
-    pub new: Option<Arc<Value>>,
+    pub new: Option<Arc<Stored>>,
     /// The name of the user who sent the request, or [`COLLECTOR`](crate::COLLECTOR) for garbage collection.
     pub user: Arc<str>,
 }
@@ -76,7 +77,7 @@ pub(crate) enum Gone {
 pub(crate) struct Store {
     version: u64,
     compacted: u64,
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: BTreeMap<Key, Arc<Stored>>,
     history: VecDeque<Past>,
     history_max: usize,
     /// By resource: the version of its newest change that was dropped from the history.
@@ -169,7 +170,7 @@ impl Store {
         self.compacted
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.objects.get(key)
     }
 
@@ -178,7 +179,7 @@ impl Store {
         &'a self,
         resource: &'a Arc<str>,
         namespace: &'a str,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
         let first = Key {
             resource: Arc::clone(resource),
             namespace: namespace.to_owned(),
@@ -189,7 +190,7 @@ impl Store {
         })
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Stored>)> {
         self.objects.iter()
     }
 
@@ -199,14 +200,14 @@ impl Store {
         resource: &Arc<str>,
         namespace: &str,
         version: u64,
-    ) -> Result<BTreeMap<Key, Arc<Value>>, Gone> {
+    ) -> Result<BTreeMap<Key, Arc<Stored>>, Gone> {
         if version > self.version {
             return Err(Gone::Future);
         }
         if version < self.compacted {
             return Err(Gone::Compacted);
         }
-        let mut then: BTreeMap<Key, Arc<Value>> = self
+        let mut then: BTreeMap<Key, Arc<Stored>> = self
             .list(resource, namespace)
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
@@ -255,14 +256,14 @@ impl Store {
     }
 
     /// Writes an object and gives it the next version.
-    pub(crate) fn put(&mut self, key: Key, mut object: Value, user: &str) -> Arc<Value> {
+    pub(crate) fn put(&mut self, key: Key, mut object: Value, user: &str) -> Arc<Stored> {
         self.version += 1;
         json::set(
             &mut object,
             &["metadata", "resourceVersion"],
             self.version.to_string(),
         );
-        let object = Arc::new(object);
+        let object = Stored::of(object);
         let previous = self.objects.insert(key.clone(), Arc::clone(&object));
         let did = if previous.is_some() { Did::Modify } else { Did::Add };
         self.remember(
@@ -279,7 +280,7 @@ impl Store {
     }
 
     /// Removes an object. Returns its last state, with the version of the deletion.
-    pub(crate) fn delete(&mut self, key: &Key, user: &str) -> Option<Arc<Value>> {
+    pub(crate) fn delete(&mut self, key: &Key, user: &str) -> Option<Arc<Stored>> {
         let previous = self.objects.remove(key)?;
         self.version += 1;
         let mut last = Value::clone(&previous);
@@ -288,7 +289,7 @@ impl Store {
             &["metadata", "resourceVersion"],
             self.version.to_string(),
         );
-        let last = Arc::new(last);
+        let last = Stored::of(last);
         self.remember(
             Past {
                 version: self.version,

@@ -11,6 +11,7 @@ use crate::kinds::Scale;
 use crate::read::key_of;
 use crate::request::{Call, Path};
 use crate::server::{Answer, Server};
+use crate::stored::Stored;
 
 /// `.spec.replicas` as steps.
 fn steps(path: &str) -> Vec<&str> {
@@ -179,7 +180,7 @@ impl Server {
             "lastTransitionTime": crate::clock::seconds(self.now()),
         }));
         json::set(&mut object, &["status", "conditions"], conditions);
-        let stored: Arc<Value> = self.commit(&mut state, key, object, &call.user.name);
+        let stored: Arc<Stored> = self.commit(&mut state, key, object, &call.user.name);
         drop(stored);
         Ok(Answer::Json(
             StatusCode::CREATED,

@@ -3,6 +3,7 @@
 mod apply;
 mod checks;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -21,6 +22,7 @@ use crate::read::key_of;
 use crate::request::Call;
 use crate::server::{Answer, Server, State};
 use crate::store::Key;
+use crate::stored::Stored;
 use crate::{clock, custom, json};
 
 /// Attempts of a write without a `resourceVersion` that meets conflicts.
@@ -145,7 +147,7 @@ impl Server {
         call: &Call,
         mut object: Value,
         warnings: &mut Vec<String>,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Stored>, Failure> {
         let kind = &call.kind;
         settle_namespace(call, &mut object)?;
         if !json::text(&object, &["metadata", "resourceVersion"]).is_empty() {
@@ -205,7 +207,7 @@ impl Server {
             return Err(Failure::already_exists(call.about(&name)));
         }
         if call.query.is_dry_run() {
-            return Ok(Arc::new(object));
+            return Ok(Stored::of(object));
         }
         Ok(self.commit(&mut state, key, object, &call.user.name))
     }
@@ -420,7 +422,7 @@ impl Server {
                 Some(found) => Some(self.present_stored(kind, found).await?),
                 None => None,
             };
-            let mut object = match make(old.as_deref())? {
+            let mut object = match make(old.as_deref().map(Deref::deref))? {
                 Step::Create(object) => {
                     let stored = self.create_object(call, object, warnings).await?;
                     return self.answer(call, StatusCode::CREATED, form, stored).await;
@@ -482,7 +484,7 @@ impl Server {
     }
 
     /// Writes the object unless the stored one has changed since it was read (`found`). `None` if it has.
-    fn replace(&self, call: &Call, found: &Arc<Value>, object: Value, mode: Mode) -> Option<Arc<Value>> {
+    fn replace(&self, call: &Call, found: &Arc<Stored>, object: Value, mode: Mode) -> Option<Arc<Stored>> {
         let key = &key_of(call, &call.path.name);
         let mut state = self.state();
         let current = state.store.get(key);
@@ -491,7 +493,7 @@ impl Server {
         }
         Some(match mode {
             Mode::Unchanged => Arc::clone(found),
-            Mode::DryRun => Arc::new(object),
+            Mode::DryRun => Stored::of(object),
             Mode::Write => self.put_or_finish(&mut state, key.clone(), object, &call.user.name),
         })
     }
@@ -500,19 +502,25 @@ impl Server {
     pub(crate) async fn present_stored(
         &self,
         kind: &Kind,
-        found: &Arc<Value>,
-    ) -> Result<Arc<Value>, Failure> {
+        found: &Arc<Stored>,
+    ) -> Result<Arc<Stored>, Failure> {
         if !kind.is_custom() || crate::read::is_as_stored(kind, found) {
             return Ok(Arc::clone(found));
         }
         let shown = self.present(kind, vec![Arc::clone(found)]).await?;
         let mut shown = shown.into_iter().next().unwrap_or_default();
         json::object(&mut shown);
-        Ok(Arc::new(shown))
+        Ok(Stored::of(shown))
     }
 
     /// Writes an object, or deletes it if its deletion waited only for the last finalizer.
-    pub(crate) fn put_or_finish(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Value> {
+    pub(crate) fn put_or_finish(
+        &self,
+        state: &mut State,
+        key: Key,
+        object: Value,
+        user: &str,
+    ) -> Arc<Stored> {
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let free = json::items(&object, &["metadata", "finalizers"]).is_empty();
         let graceless = object["metadata"]["deletionGracePeriodSeconds"]
@@ -524,7 +532,7 @@ impl Server {
         if deleting && free && graceless && empty {
             Self::erase(state, &key, user);
             // Why: the answer shows what the client wrote.
-            return Arc::new(object);
+            return Stored::of(object);
         }
         self.commit(state, key, object, user)
     }

@@ -14,6 +14,7 @@ use crate::kinds::Kind;
 use crate::request::Form;
 use crate::server::Server;
 use crate::store::{Did, Past};
+use crate::stored::Stored;
 use crate::table;
 
 /// Events that are written before the stream yields to other tasks.
@@ -44,7 +45,7 @@ pub(super) struct Watcher {
     pub(super) owes_bookmark: bool,
     pub(super) ends: Instant,
     /// The events to send first: the present objects, then the bookmark that ends them if the client asked for it.
-    pub(super) first: Option<Vec<(&'static str, Arc<Value>)>>,
+    pub(super) first: Option<Vec<(&'static str, Arc<Stored>)>>,
     /// Whether the table's columns were sent.
     pub(super) headed: bool,
 }
@@ -57,7 +58,7 @@ impl Watcher {
         if least > now {
             return Err(Failure::too_large_version(least, now));
         }
-        let mut events: Vec<(&'static str, Arc<Value>)> = state
+        let mut events: Vec<(&'static str, Arc<Stored>)> = state
             .store
             .list(&self.kind.resource, &self.namespace)
             .filter(|(_, object)| self.filter.sees(object))
@@ -72,7 +73,7 @@ impl Watcher {
                 &["metadata", "annotations", "k8s.io/initial-events-end"],
                 "true",
             );
-            events.push(("BOOKMARK", Arc::new(bookmark)));
+            events.push(("BOOKMARK", Stored::of(bookmark)));
         }
         self.first = Some(events);
         Ok(())
@@ -89,7 +90,7 @@ impl Watcher {
             let oldest = state.store.compacted();
             drop(state);
             let message = format!("too old resource version: {} ({oldest})", self.version);
-            self.first = Some(vec![("ERROR", Arc::new(Failure::expired(message).status()))]);
+            self.first = Some(vec![("ERROR", Stored::of(Failure::expired(message).status()))]);
         }
         Ok(())
     }
@@ -130,7 +131,7 @@ impl Watcher {
             let Ok(changes) = changes else {
                 let message = format!("too old resource version: {}", self.version);
                 let status = Failure::expired(message).status();
-                return Some((self.lines(vec![("ERROR", Arc::new(status))]).await, false));
+                return Some((self.lines(vec![("ERROR", Stored::of(status))]).await, false));
             };
             let full = changes.len() == BATCH_MAX;
             let last = changes.last().map(|change| change.version);
@@ -147,7 +148,7 @@ impl Watcher {
                 continue;
             }
             if std::mem::take(&mut self.owes_bookmark) {
-                let bookmark = Arc::new(self.bookmark());
+                let bookmark = Stored::of(self.bookmark());
                 return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
             }
             tokio::select! {
@@ -164,7 +165,7 @@ impl Watcher {
         }
     }
 
-    fn event(&self, change: &Past) -> Option<(&'static str, Arc<Value>)> {
+    fn event(&self, change: &Past) -> Option<(&'static str, Arc<Stored>)> {
         let before = change
             .previous
             .as_ref()
@@ -180,13 +181,13 @@ impl Watcher {
                     &["metadata", "resourceVersion"],
                     change.version.to_string(),
                 );
-                Some(("DELETED", Arc::new(last)))
+                Some(("DELETED", Stored::of(last)))
             }
             (false, false) => None,
         }
     }
 
-    async fn lines(&mut self, events: Vec<(&'static str, Arc<Value>)>) -> Vec<u8> {
+    async fn lines(&mut self, events: Vec<(&'static str, Arc<Stored>)>) -> Vec<u8> {
         let mut out = Vec::new();
         for (kind, object) in events {
             let ready = kind == "ERROR" || kind == "BOOKMARK" || is_as_stored(&self.kind, &object);
@@ -195,8 +196,7 @@ impl Watcher {
                 out.extend_from_slice(b"{\"type\":\"");
                 out.extend_from_slice(kind.as_bytes());
                 out.extend_from_slice(b"\",\"object\":");
-                // Why ignored: writing a value to memory cannot fail.
-                drop(serde_json::to_writer(&mut out, &*object));
+                out.extend_from_slice(&object.text());
                 out.extend_from_slice(b"}\n");
                 continue;
             }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Write as _};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use roadstead_api::config::WorkerLostPolicy;
-use roadstead_apiserver::Change;
+use roadstead_apiserver::{Change, Stored};
 use serde_json::Value;
 
 use super::Rules;
@@ -97,7 +98,7 @@ pub(super) struct Book {
     pub(super) rules: Rules,
     pub(super) left: BTreeSet<Arc<str>>,
     names: BTreeSet<Arc<str>>,
-    objects: BTreeMap<Place, Arc<Value>>,
+    objects: BTreeMap<Place, Arc<Stored>>,
     pub(super) cases: BTreeMap<Name, Case>,
     /// Jobs by cluster and UID, also after they are gone: their pods may still be there.
     jobs: BTreeMap<(Arc<str>, Arc<str>), Run>,
@@ -118,11 +119,11 @@ pub(super) struct Seen<'a> {
 impl Seen<'_> {
     /// The object before.
     pub(super) fn before(&self) -> Option<&Value> {
-        self.change.old.as_deref()
+        self.change.old.as_deref().map(Deref::deref)
     }
 
     pub(super) fn after(&self) -> Option<&Value> {
-        self.change.new.as_deref()
+        self.change.new.as_deref().map(Deref::deref)
     }
 
     /// The object before and after the change; `None` unless both exist and have the same UID.
@@ -205,7 +206,7 @@ impl Book {
                     case.uid = run.uid.clone();
                     case.named.clear();
                 }
-                let winner = change.new.as_deref().map_or("", winner);
+                let winner = change.new.as_deref().map_or("", |new| winner(new));
                 if !winner.is_empty() && !case.named.contains(winner) {
                     case.named.insert(winner.into());
                     case.named_ever.insert(winner.into());
@@ -320,7 +321,7 @@ impl Book {
         resource: &str,
         namespace: &str,
         name: &str,
-    ) -> Option<&Arc<Value>> {
+    ) -> Option<&Arc<Stored>> {
         self.objects.get(&Place {
             cluster: cluster.into(),
             resource: resource.into(),
@@ -329,22 +330,22 @@ impl Book {
         })
     }
 
-    pub(super) fn workload(&self, cluster: &str, case: &Name) -> Option<&Arc<Value>> {
+    pub(super) fn workload(&self, cluster: &str, case: &Name) -> Option<&Arc<Stored>> {
         self.object(cluster, WORKLOADS, &case.namespace, &case.name)
     }
 
     /// The Workload of a case on the manager.
-    pub(super) fn local(&self, case: &Name) -> Option<&Arc<Value>> {
+    pub(super) fn local(&self, case: &Name) -> Option<&Arc<Stored>> {
         self.workload(&self.rules.manager, case)
     }
 
     /// Our copy of a Workload on a worker.
-    pub(super) fn copy(&self, cluster: &str, case: &Name) -> Option<&Arc<Value>> {
+    pub(super) fn copy(&self, cluster: &str, case: &Name) -> Option<&Arc<Stored>> {
         self.workload(cluster, case)
             .filter(|copy| origin(copy) == self.rules.origin)
     }
 
-    pub(super) fn all_on<'a>(&'a self, cluster: &str) -> impl Iterator<Item = (&'a Place, &'a Arc<Value>)> {
+    pub(super) fn all_on<'a>(&'a self, cluster: &str) -> impl Iterator<Item = (&'a Place, &'a Arc<Stored>)> {
         let first = Place {
             cluster: cluster.into(),
             resource: "".into(),
@@ -362,7 +363,7 @@ impl Book {
         &'a self,
         cluster: &str,
         resource: &'a str,
-    ) -> impl Iterator<Item = (&'a Place, &'a Arc<Value>)> {
+    ) -> impl Iterator<Item = (&'a Place, &'a Arc<Stored>)> {
         self.all_on(cluster)
             .filter(move |(place, _)| *place.resource == *resource)
     }
@@ -411,13 +412,13 @@ impl Book {
     }
 
     /// The jobs of the manager: all objects but Workloads that name a queue. A group of pods counts as several, one for each pod.
-    pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
+    pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Stored>)> {
         self.all_on(&self.rules.manager)
             .filter(|(place, object)| *place.resource != *WORKLOADS && !queue(object).is_empty())
     }
 
     /// The Workload on the manager that a job of the manager owns.
-    pub(super) fn workload_of(&self, place: &Place, job: &Value) -> Option<(&Name, &Arc<Value>)> {
+    pub(super) fn workload_of(&self, place: &Place, job: &Value) -> Option<(&Name, &Arc<Stored>)> {
         let case = &self.run_at(place, job)?.case;
         let workload = self.local(case)?;
         owners(workload)

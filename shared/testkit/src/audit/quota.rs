@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use roadstead_apiserver::RESTORER;
+use roadstead_apiserver::{RESTORER, Stored};
 use serde_json::Value;
 
 use super::Findings;
@@ -33,8 +33,8 @@ struct Use {
 
 #[derive(Default)]
 struct Cluster {
-    queues: BTreeMap<Arc<str>, Arc<Value>>,
-    cohorts: BTreeMap<Arc<str>, Arc<Value>>,
+    queues: BTreeMap<Arc<str>, Arc<Stored>>,
+    cohorts: BTreeMap<Arc<str>, Arc<Stored>>,
     /// By namespace and name of the Workload.
     uses: BTreeMap<(Arc<str>, Arc<str>), Use>,
     /// Names of flavors and resources; their index is their number.

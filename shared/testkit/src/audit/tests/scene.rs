@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use roadstead_apiserver::Change;
+use roadstead_apiserver::{Change, Stored};
 use serde_json::{Value, json};
 
 use crate::audit::{Auditor, Rules};
@@ -27,7 +27,7 @@ type Place = (String, String, String);
 /// The world of one test.
 pub(super) struct Scene {
     pub(super) auditor: Auditor,
-    stored: BTreeMap<Place, Arc<Value>>,
+    stored: BTreeMap<Place, Arc<Stored>>,
     version: u64,
     pub(super) now: Timestamp,
 }
@@ -123,7 +123,7 @@ impl Scene {
         self.version += 1;
         self.now += SignedDuration::from_millis(100);
         let place = (cluster.to_owned(), resource.to_owned(), name.to_owned());
-        let new = object.map(Arc::new);
+        let new = object.map(Stored::of);
         let old = match &new {
             Some(new) => self.stored.insert(place, new.clone()),
             None => self.stored.remove(&place),

@@ -1,0 +1,52 @@
+//! An object of the store, with its JSON text.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::json;
+
+/// An object as it is stored: it does not change any more.
+///
+/// Its JSON text is written when a client first asks for it, and kept. Why: every watch of the resource sends the same text.
+pub struct Stored {
+    object: Value,
+    text: OnceLock<Bytes>,
+}
+
+impl Stored {
+    /// Wraps an object.
+    #[must_use]
+    pub fn of(object: Value) -> Arc<Self> {
+        let text = OnceLock::new();
+        Arc::new(Self { object, text })
+    }
+
+    /// The object as JSON, without a line break.
+    pub(crate) fn text(&self) -> Bytes {
+        self.text.get_or_init(|| json::bytes(&self.object).into()).clone()
+    }
+}
+
+impl Deref for Stored {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.object
+    }
+}
+
+impl PartialEq for Stored {
+    fn eq(&self, other: &Self) -> bool {
+        self.object == other.object
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}
