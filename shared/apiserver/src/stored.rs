@@ -50,3 +50,18 @@ impl fmt::Debug for Stored {
         self.object.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_text_is_written_once() {
+        let stored = Stored::of(json!({"b": [1, "x"], "a": null}));
+        let text = stored.text();
+        assert_eq!(text, r#"{"a":null,"b":[1,"x"]}"#);
+        assert_eq!(stored.text().as_ptr(), text.as_ptr());
+    }
+}

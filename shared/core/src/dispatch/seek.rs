@@ -373,11 +373,7 @@ impl<'a> Pass<'a> {
                             why: why.clone(),
                         },
                         Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
-                            let is_listed = |name: &ClusterName| listed.iter().any(|(one, _)| *one == name);
-                            let unlisted = offered.iter().filter(|name| !is_listed(name));
-                            Waiting::NotNominated {
-                                unlisted: unlisted.cloned().collect(),
-                            }
+                            not_nominated(listed, offered)
                         }
                     });
                 }
@@ -450,6 +446,15 @@ impl<'a> Pass<'a> {
                 clusters: clusters.to_vec(),
             },
         })
+    }
+}
+
+/// What a Workload waits for that an external dispatcher has sent to no listed cluster.
+fn not_nominated(listed: &[(&ClusterName, Standing<'_>)], offered: &[ClusterName]) -> Waiting {
+    let is_listed = |name: &ClusterName| listed.iter().any(|(one, _)| *one == name);
+    let unlisted = offered.iter().filter(|name| !is_listed(name));
+    Waiting::NotNominated {
+        unlisted: unlisted.cloned().collect(),
     }
 }
 
