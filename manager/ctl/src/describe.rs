@@ -11,8 +11,8 @@ use roadstead_api::kueue::v1beta2::LocalQueue;
 
 use self::view::{Facts, describe, render};
 use crate::args::Explain;
+use crate::event::{About, targets};
 use crate::events;
-use crate::events::row::{About, targets};
 use crate::explain;
 use crate::failure::Failure;
 use crate::objects;

@@ -3,8 +3,6 @@
 //! The manager writes down on the job and its Workload what happens to them on the workers, so only Events of the management
 //! cluster are read, with the caller's own rights.
 
-pub(crate) mod row;
-
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -16,8 +14,8 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::TABLE;
 use serde_json::Error;
 
-use self::row::{About, COLUMNS, WIDE, cells, time};
 use crate::args::look::{Events, ListFormat};
+use crate::event::{self, About, COLUMNS, WIDE, cells, time};
 use crate::explain;
 use crate::failure::Failure;
 use crate::objects::{self, Form, Scope};
@@ -75,16 +73,16 @@ pub async fn run(args: &Events, clock: fn() -> Timestamp) -> Result<(), Failure>
     Ok(())
 }
 
-async fn of_job(client: &Client, namespace: &str, name: &str) -> Result<Vec<row::Target>, Failure> {
+async fn of_job(client: &Client, namespace: &str, name: &str) -> Result<Vec<event::Target>, Failure> {
     let workloads: Vec<Workload> = explain::find(&Api::namespaced(client.clone(), namespace), name).await?;
     if workloads.is_empty() {
         // Why: that a Workload cannot be made is said by an Event on the job only.
         if let Some((kind, job)) = explain::queued(client, TABLE, namespace, name).await {
-            return Ok(vec![row::target(kind, &job)]);
+            return Ok(vec![event::target(kind, &job)]);
         }
         return Err(explain::missing(client, TABLE, namespace, name).await);
     }
-    Ok(workloads.iter().flat_map(row::targets).collect())
+    Ok(workloads.iter().flat_map(event::targets).collect())
 }
 
 /// Reads the events that `about` selects, the oldest first.
@@ -145,7 +143,7 @@ impl Sheet {
             }
             row.extend(cells(&event, now));
             if wide {
-                row.extend(row::wide(&event));
+                row.extend(event::wide(&event));
             }
             rows.push(row);
         }

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use self::text::render;
 use crate::args::Explain;
-use crate::events::row::{self, About};
+use crate::event::{self, About};
 use crate::failure::{Code, Failure};
 use crate::objects;
 use crate::output;
@@ -215,11 +215,11 @@ async fn without_workload(
 /// The latest warning about a job: why its Workload cannot be made is said by an Event only.
 async fn warning(client: &Client, namespace: &str, kind: &str, job: &DynamicObject) -> Option<String> {
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let about = About::Only(vec![row::target(kind, job)]);
+    let about = About::Only(vec![event::target(kind, job)]);
     // Why no error: the user may not be allowed to read Events.
     let is_meant = |event: &Event| event.type_.as_deref() == Some("Warning") && about.means(event);
     let warnings = objects::all(&api, None, is_meant).await.ok()?;
-    warnings.into_iter().max_by_key(row::time)?.message
+    warnings.into_iter().max_by_key(event::time)?.message
 }
 
 /// Why nothing is known of that name.

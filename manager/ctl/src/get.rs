@@ -20,7 +20,7 @@ use crate::explain;
 use crate::failure::{Code, Failure};
 use crate::objects::{self, Form, Scope};
 use crate::output;
-use crate::table::Columns;
+use crate::table::{self, Columns};
 
 /// Prints what was asked for, and every change of it when it is to be watched.
 pub async fn run(args: &Get, clock: fn() -> Timestamp) -> Result<(), Failure> {
@@ -257,7 +257,7 @@ impl Sheet {
 
 fn age(object: &DynamicObject, now: Timestamp) -> String {
     let created = object.creation_timestamp();
-    created.map_or_else(String::new, |created| explain::text::age(created.0, now))
+    created.map_or_else(String::new, |created| table::age(created.0, now))
 }
 
 #[cfg(test)]

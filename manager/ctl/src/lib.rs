@@ -15,6 +15,7 @@ pub mod config;
 pub mod describe;
 pub mod doctor;
 mod engines;
+mod event;
 pub mod events;
 pub mod explain;
 pub mod failure;

@@ -4,6 +4,19 @@
 
 use std::fmt::Write as _;
 
+use jiff::{SignedDuration, Timestamp};
+
+/// An age in kubectl's form: the largest unit.
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
+    let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
+    match secs {
+        0..120 => format!("{secs}s"),
+        120..7200 => format!("{}m", secs / 60),
+        7200..172_800 => format!("{}h", secs / 3600),
+        _ => format!("{}d", secs / 86_400),
+    }
+}
+
 /// Spaces between two columns.
 const GAP: usize = 3;
 

@@ -12,10 +12,10 @@ use roadstead_convert::explanation::view::View;
 use roadstead_core::quantity;
 use serde::Serialize;
 
-use crate::events::row;
+use crate::event;
 use crate::explain::Answer;
-use crate::explain::text::{age, render as explained};
-use crate::table::{shown, table};
+use crate::explain::text::render as explained;
+use crate::table::{age, shown, table};
 
 /// What is known of a job besides its Workload.
 #[derive(Clone, Debug, Default)]
@@ -168,8 +168,8 @@ pub fn render(one: &Description, now: Timestamp) -> String {
         ),
         section(
             "Events",
-            row::COLUMNS,
-            one.events.iter().map(|event| row::cells(event, now)).collect(),
+            event::COLUMNS,
+            one.events.iter().map(|event| event::cells(event, now)).collect(),
         ),
     ];
     for section in sections {

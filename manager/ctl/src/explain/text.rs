@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use roadstead_convert::explanation::view::View;
 
-use crate::table::table;
+use crate::table::{age, table};
 
 pub(crate) fn render(view: &View, now: Timestamp) -> String {
     let mut text = view.workload.clone();
@@ -29,17 +29,6 @@ pub(crate) fn render(view: &View, now: Timestamp) -> String {
         let _infallible = write!(text, "\n{table}");
     }
     text
-}
-
-/// An age in kubectl's form: the largest unit.
-pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
-    let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
-    match secs {
-        0..120 => format!("{secs}s"),
-        120..7200 => format!("{}m", secs / 60),
-        7200..172_800 => format!("{}h", secs / 3600),
-        _ => format!("{}d", secs / 86_400),
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use kube::core::DynamicObject;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::TABLE;
 
-use crate::explain::text::age;
+use crate::table::age;
 
 pub(crate) const COLUMNS: &[&str] = &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
-pub(super) const WIDE: &[&str] = &["REPORTER", "FIRST SEEN"];
+pub(crate) const WIDE: &[&str] = &["REPORTER", "FIRST SEEN"];
 
 /// API group of Workloads and queues.
 const GROUP: &str = "kueue.x-k8s.io";
