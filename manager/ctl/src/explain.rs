@@ -17,7 +17,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::explanation::view::{PENDING_EVALUATION, View, view};
-use roadstead_kinds::{Kind, Kinds, TABLE};
+use roadstead_kinds::{Kind, Kinds, TABLE, rows};
 use serde::de::DeserializeOwned;
 
 use self::text::render;
@@ -196,8 +196,15 @@ async fn without_workload(
     kind: &str,
     job: &DynamicObject,
 ) -> (String, String) {
+    let name = job.name_any();
+    if kind == rows::DEPLOYMENT.kind {
+        return (
+            format!("deployment {name} has no Workload: each of its pods has one of its own"),
+            format!("look at the pods: roadstead get jobs -n {namespace}"),
+        );
+    }
     let warning = warning(client, namespace, kind, job).await;
-    let (kind, name) = (kind.to_lowercase(), job.name_any());
+    let kind = kind.to_lowercase();
     let why = format!("{kind} {name} exists, but has no Workload yet");
     match warning {
         Some(warning) => (
@@ -206,18 +213,31 @@ async fn without_workload(
         ),
         None => (
             why,
-            "look again in a few seconds; if that does not help, check that the manager runs, or roadstead-worker on a cluster of its own"
+            "look again in a few seconds; if that does not help, check that roadstead-manager runs (on a cluster without manager: roadstead-worker)"
                 .to_owned(),
         ),
     }
 }
 
-/// The latest warning about a job: why its Workload cannot be made is said by an Event only.
+/// Reasons of the Events that say why a job gets no Workload. Other warnings, such as those of the job's own controller, say nothing about it.
+const NO_WORKLOAD: [&str; 6] = [
+    "ErrWorkloadCompose",
+    "InvalidJob",
+    "JobNestingTooDeep",
+    "PodExceedsPodSet",
+    "WorkloadNameConflict",
+    "WorkloadPriorityClassNotFound",
+];
+
+/// The latest Event that says why a job gets no Workload: nothing else says it.
 async fn warning(client: &Client, namespace: &str, kind: &str, job: &DynamicObject) -> Option<String> {
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let about = About::Only(vec![event::target(kind, job)]);
     // Why no error: the user may not be allowed to read Events.
-    let is_meant = |event: &Event| event.type_.as_deref() == Some("Warning") && about.means(event);
+    let is_meant = |event: &Event| {
+        let reason = event.reason.as_deref().unwrap_or_default();
+        NO_WORKLOAD.contains(&reason) && about.means(event)
+    };
     let warnings = objects::all(&api, None, is_meant).await.ok()?;
     warnings.into_iter().max_by_key(event::time)?.message
 }
@@ -264,38 +284,47 @@ pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name
 mod tests {
     use http::{Request, Response};
     use kube::client::Body;
-    use roadstead_kinds::rows;
     use serde_json::json;
 
     use super::*;
 
     #[tokio::test]
     async fn a_job_without_a_workload_is_explained_by_its_latest_warning() {
-        static ROWS: [&Kind; 1] = [&rows::JOB];
-        let event = |uid: &str, kind: &str, message: &str, stamp: &str| {
-            json!({"metadata": {"name": message}, "type": kind, "message": message, "lastTimestamp": stamp,
+        static ROWS: [&Kind; 2] = [&rows::JOB, &rows::DEPLOYMENT];
+        let event = |uid: &str, reason: &str, message: &str, stamp: &str| {
+            json!({"metadata": {"name": message}, "type": "Warning", "reason": reason, "message": message, "lastTimestamp": stamp,
                 "involvedObject": {"kind": "Job", "name": "train", "uid": uid}})
         };
         let events = json!({"metadata": {}, "items": [
-            event("j", "Warning", "class \"x\" not found", "2026-11-21T10:02:00Z"),
-            event("j", "Warning", "an earlier one", "2026-11-21T10:01:00Z"),
-            event("j", "Normal", "Job suspended", "2026-11-21T10:03:00Z"),
-            event("earlier", "Warning", "of an earlier job", "2026-11-21T10:04:00Z"),
+            event("j", "WorkloadPriorityClassNotFound", "class \"x\" not found", "2026-11-21T10:02:00Z"),
+            event("j", "InvalidJob", "an earlier one", "2026-11-21T10:01:00Z"),
+            event("j", "BackoffLimitExceeded", "of another controller", "2026-11-21T10:03:00Z"),
+            event("earlier", "InvalidJob", "of an earlier job", "2026-11-21T10:04:00Z"),
         ]});
-        let job = json!({"metadata": {"name": "train", "uid": "j", "labels": {QUEUE_NAME: "main"}}});
+        let queued = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid, "labels": {QUEUE_NAME: "main"}}});
+        let (job, deployment) = (queued("train", "j"), queued("web", "d"));
         let service = tower::service_fn(move |request: Request<Body>| {
-            let is_job = request.uri().path().ends_with("/jobs/train");
-            let body = if is_job { job.clone() } else { events.clone() };
+            let missing = json!({"kind": "Status", "code": 404, "message": "none", "reason": "NotFound"});
+            let (code, body) = match request.uri().path().rsplit('/').next() {
+                Some("train") => (200, job.clone()),
+                Some("web") if request.uri().path().contains("/deployments/") => (200, deployment.clone()),
+                Some("events") => (200, events.clone()),
+                Some(_) | None => (404, missing),
+            };
             async move {
                 let body = Body::from(serde_json::to_vec(&body).unwrap());
-                Ok::<_, std::io::Error>(Response::builder().status(200).body(body).unwrap())
+                Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
             }
         });
         let client = Client::new(service, "ns");
-        let failure = missing(&client, Kinds::new(&ROWS), "team", "train").await;
+        let why = async |name: &str| missing(&client, Kinds::new(&ROWS), "team", name).await.why;
         assert_eq!(
-            failure.why,
+            why("train").await,
             "job train exists, but has no Workload yet: class \"x\" not found"
+        );
+        assert_eq!(
+            why("deploy/web").await,
+            "deployment web has no Workload: each of its pods has one of its own"
         );
     }
 

@@ -12,6 +12,8 @@ use crate::json;
 /// An object as it is stored: it does not change any more.
 ///
 /// Its JSON text is written when a client first asks for it, and kept. Why: every watch of the resource sends the same text.
+///
+/// Limit: the text stays in memory as long as the object, also in the history of changes.
 pub struct Stored {
     object: Value,
     text: OnceLock<Bytes>,

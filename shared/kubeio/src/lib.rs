@@ -9,11 +9,11 @@
 //! into values ([`write::Written`]) for the decisions. Not found, conflict and "already there" are answers, not errors.
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (the objects of a cluster, read without asking it), [`index`] (what
-//! belongs to a key), [`write`] (one request each), [`failure`] (the error model), [`queue`] and [`reconcile`] (which object is due, the workers for it, and the policy for
-//! failures), [`retry`] (pauses of other loops), [`events`], [`rest`] (pauses after writes that nothing waits for), [`latest`] (a
-//! value to wait for), [`permit`] (whether anything may be changed at all), [`date`] (the cluster's time), [`served`] (which
-//! kinds), [`trouble`] (failures logged once); `raw` (answers before they are decoded), `bound` (size limits), `stall` (time
-//! limits), `patience` (pauses that an API server asks for).
+//! belongs to a key), [`write`] (one request each), [`failure`] (the error model), [`queue`] and [`reconcile`] (which object is
+//! due, the workers for it, and the policy for failures), [`retry`] (pauses of other loops), [`events`], [`rest`] (pauses after
+//! writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all),
+//! [`date`] (the cluster's time), [`served`] (which kinds), [`trouble`] (failures logged once); `raw` (answers before they are
+//! decoded), `bound` (size limits), `stall` (time limits), `patience` (pauses that an API server asks for).
 
 pub mod cache;
 pub mod connect;

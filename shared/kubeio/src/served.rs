@@ -20,6 +20,8 @@ pub enum Served {
 
 /// Asks whether a kind is served.
 ///
+/// Limit: a proxy that answers discovery with 404 is believed.
+///
 /// # Errors
 /// The API server did not answer, or its answer shows nothing.
 pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, kube::Error> {

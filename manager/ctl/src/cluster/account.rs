@@ -99,8 +99,8 @@ pub async fn apply(
 ) -> Result<(), Failure> {
     for wanted in wanted(account, kinds) {
         let object = title(&wanted);
-        let in_order = |step: &Step| step.object == object && step.state == State::Same;
-        if !steps.iter().any(in_order) {
+        let is_same = |step: &Step| step.object == object && step.state == State::Same;
+        if !steps.iter().any(is_same) {
             done(
                 &format!("applying {object} on the worker failed"),
                 objects::apply(worker, &wanted, FIELD_MANAGER).await,

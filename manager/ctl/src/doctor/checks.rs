@@ -206,7 +206,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     ))
 }
 
-/// The objects of a kind that are as described.
+/// The names of the objects of a kind that match.
 fn those(facts: &Facts, kind: &str, are: impl Fn(&&Value) -> bool) -> Result<Vec<String>, Unread> {
     Ok(facts.all(kind)?.iter().filter(are).map(name).collect())
 }

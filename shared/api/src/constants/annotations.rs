@@ -77,6 +77,10 @@ pub const SAFE_TO_FORCEFULLY_DELETE: &str = "kueue.x-k8s.io/safe-to-forcefully-d
 pub const MULTIKUEUE_ORIGIN_UID: &str = "kueue.x-k8s.io/multikueue-origin-uid";
 /// On a `batch/v1` Job: it is being suspended; value `true`.
 pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
+/// On a Ray object: the replica counts its workload was made with.
+pub const RAYCLUSTER_PODSET_REPLICA_SIZES: &str = "kueue.x-k8s.io/raycluster-podset-replica-sizes";
+/// On a Ray object: the generation its workload was made with.
+pub const RAYCLUSTER_GENERATION: &str = "kueue.x-k8s.io/raycluster-generation";
 
 /// Prefix of annotations that become parameters of a `ProvisioningRequest` (`spec/provisioning.md` 6.1).
 pub const PROVISIONING_PARAMETER_PREFIX: &str = "provreq.kueue.x-k8s.io/";

@@ -6,5 +6,7 @@ pub const ADMISSION: &str = "kueue.x-k8s.io/admission";
 pub const TOPOLOGY: &str = "kueue.x-k8s.io/topology";
 /// Scheduling gate of a pod of an elastic job, removed when its slice is admitted.
 pub const ELASTIC_JOB: &str = "kueue.x-k8s.io/elastic-job";
+/// Preemption gate of the variants of a workload.
+pub const CONCURRENT_ADMISSION: &str = "kueue.x-k8s.io/concurrent-admission";
 /// Preemption gate of a remote copy.
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";

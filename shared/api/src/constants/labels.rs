@@ -18,6 +18,8 @@ pub const PODSET: &str = "kueue.x-k8s.io/podset";
 pub const CLUSTER_QUEUE_NAME: &str = "kueue.x-k8s.io/cluster-queue-name";
 /// On a pod: its `LocalQueue` (gate `AssignQueueLabelsForPods`).
 pub const LOCAL_QUEUE_NAME: &str = "kueue.x-k8s.io/local-queue-name";
+/// On a variant `Workload`: the workload it is a variant of.
+pub const CONCURRENT_ADMISSION_PARENT: &str = "kueue.x-k8s.io/concurrent-admission-parent";
 /// On a pod: the group it belongs to.
 pub const POD_GROUP_NAME: &str = "kueue.x-k8s.io/pod-group-name";
 /// On a pod: its index in the group, the rank for topology placement.

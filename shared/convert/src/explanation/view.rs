@@ -193,11 +193,23 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
         return (State::Running, running(workload, of(admitted, "")));
     }
     if quota {
-        // Why: a cluster without workers writes no record, and its user knows of no worker.
-        let state = record.map_or(State::WaitingForChecks, |_| State::WaitingForPlacement);
+        let state = if seeks_worker(workload, record) {
+            State::WaitingForPlacement
+        } else {
+            State::WaitingForChecks
+        };
         return (state, placement(workload, record));
     }
     (State::WaitingForQuota, waiting_for_quota(workload))
+}
+
+/// Whether a worker is sought for a Workload with quota. A cluster without workers nominates none and writes no record; a manager seeks
+/// none while other checks are not ready.
+fn seeks_worker(workload: &Workload, record: Option<&Record>) -> bool {
+    record.map_or_else(
+        || { workload.status.iter() }.any(|status| !status.nominated_cluster_names.is_empty()),
+        |record| record.reason != "OtherChecksNotReady",
+    )
 }
 
 fn plain(reason: &str, message: &str, next: &str) -> Top {

@@ -449,7 +449,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What a Workload waits for that an external dispatcher has sent to no listed cluster.
+/// The reason when an external dispatcher has nominated no listed cluster.
 fn not_nominated(listed: &[(&ClusterName, Standing<'_>)], offered: &[ClusterName]) -> Waiting {
     let is_listed = |name: &ClusterName| listed.iter().any(|(one, _)| *one == name);
     let unlisted = offered.iter().filter(|name| !is_listed(name));

@@ -211,7 +211,7 @@ impl Waiting {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
             Self::NotNominated { unlisted } => format!(
-                "let the dispatcher that multiKueue.dispatcherName names nominate clusters of the MultiKueueConfig, or list {} in it",
+                "make the dispatcher of multiKueue.dispatcherName nominate clusters of the MultiKueueConfig, or add {} to the MultiKueueConfig",
                 plain(unlisted)
             ),
             Self::QueueClosed { cluster, why } => open_again(cluster, why),

@@ -35,9 +35,9 @@ impl Health {
         matches!(self, Self::Live | Self::NotServed)
     }
 
-    /// The health of a cache after a failed list or watch. With a `kind`, the discovery is asked after a "not found", because
-    /// the API server may not serve the kind, and after a refusal: an API server refuses an account without rights before it looks for the
-    /// kind, so the refusal alone would ask for rights on a kind that is not there.
+    /// The health of a cache after a failed list or watch. With a `kind`, discovery is asked after 404 and after 403 whether the API
+    /// server serves the kind. Why after 403: an API server refuses an account without rights before it looks for the kind, so the refusal
+    /// would ask for rights on a kind that is not there.
     pub(super) async fn after(error: &kube::Error, client: &Client, kind: Option<&ApiResource>) -> Self {
         let failing = |error: &kube::Error| Self::Failing(write::describe(error));
         let (Some(kind), kube::Error::Api(status)) = (kind, error) else {

@@ -130,6 +130,28 @@ fn each_state_has_its_own_reason() {
 
 /// Spec: experience 5
 #[test]
+fn a_worker_is_sought_once_one_is_nominated_and_other_checks_are_ready() {
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
+    let other = EXPLANATION.replace("WaitingForWorkers", "OtherChecksNotReady");
+    for (nominated, record, state, rows) in [
+        (json!([]), None, State::WaitingForChecks, 0),
+        (json!(["east", "west"]), None, State::WaitingForPlacement, 2),
+        (json!([]), Some(EXPLANATION), State::WaitingForPlacement, 2),
+        (json!([]), Some(other.as_str()), State::WaitingForChecks, 0),
+    ] {
+        let status = json!({"conditions": [reserved], "admissionChecks": pending_check("Pending"),
+            "nominatedClusterNames": nominated});
+        let view = view(&workload(true, &status, record), now());
+        assert_eq!(
+            (view.state, view.clusters.len()),
+            (state, rows),
+            "{nominated} {record:?}"
+        );
+    }
+}
+
+/// Spec: experience 5
+#[test]
 fn a_lost_worker_is_named_as_long_as_the_record_says_so() {
     let lost = EXPLANATION.replace("WaitingForWorkers", "WorkerLost");
     let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
