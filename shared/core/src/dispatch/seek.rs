@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::{Closed, Room};
-use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, LostPolicy, Remote, RemoteWorkload};
+use super::observed::{
+    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Life, LostPolicy, Remote, RemoteWorkload,
+};
 use super::waiting::{Missing, Waiting};
 use super::{Pass, RemoteAction, admitted_on, false_end};
 use crate::kind::KindState;
@@ -345,6 +347,43 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The listed clusters that may take the Workload. With an external dispatcher they are those that it has nominated, or all as long as it has
+    /// nominated none of them.
+    fn hopeful<'b>(
+        &self,
+        listed: &'b [(&'a ClusterName, Standing<'a>)],
+        offered: &'b [ClusterName],
+    ) -> impl Iterator<Item = &'b (&'a ClusterName, Standing<'a>)> {
+        let is_offered = |cluster: &ClusterName| offered.contains(cluster);
+        let only_offered = self.is_external() && listed.iter().any(|(cluster, _)| is_offered(cluster));
+        listed
+            .iter()
+            .filter(move |(cluster, _)| !only_offered || is_offered(cluster))
+    }
+
+    /// Why a cluster that could take a copy has none. `None` if its turn comes later: every dispatcher but an external one asks it by itself,
+    /// after the clusters that it has asked already.
+    fn why_not_asked(
+        &self,
+        cluster: ClusterName,
+        listed: &[(&'a ClusterName, Standing<'a>)],
+        offered: &[ClusterName],
+    ) -> Option<Waiting> {
+        match &self.site(&cluster).room {
+            Room::Closed(why) => Some(Waiting::QueueClosed {
+                why: why.clone(),
+                cluster,
+            }),
+            Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
+                self.is_external().then(|| not_nominated(listed, offered))
+            }
+        }
+    }
+
+    fn is_external(&self) -> bool {
+        self.o.policy.dispatcher == Dispatcher::External
+    }
+
     /// The one reason that is shown: the most hopeful cluster decides.
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
@@ -354,7 +393,8 @@ impl<'a> Pass<'a> {
         let (mut reserved, mut queued, mut cordoned) = (Vec::new(), Vec::new(), Vec::new());
         let (mut clearing, mut failed, mut unasked, mut unserved) = (None, None, None, None);
         let (mut without_namespace, mut without_queue) = (Vec::new(), Vec::new());
-        for (cluster, standing) in listed {
+        let mut silent = Vec::new();
+        for (cluster, standing) in self.hopeful(listed, offered) {
             let cluster = (*cluster).clone();
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
@@ -363,19 +403,10 @@ impl<'a> Pass<'a> {
                     if self.site(&cluster).room.closed_queue().is_some()
                         || (copy.is_none() && !offered.contains(&cluster)) =>
                 {
-                    let site = self.site(&cluster);
-                    if matches!(site.room, Room::Closed(Closed::QueueMissing)) {
+                    if matches!(self.site(&cluster).room, Room::Closed(Closed::QueueMissing)) {
                         without_queue.push(cluster.clone());
                     }
-                    unasked.get_or_insert_with(|| match &site.room {
-                        Room::Closed(why) => Waiting::QueueClosed {
-                            cluster,
-                            why: why.clone(),
-                        },
-                        Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
-                            not_nominated(listed, offered)
-                        }
-                    });
+                    unasked = unasked.or_else(|| self.why_not_asked(cluster, listed, offered));
                 }
                 Standing::Open(_) => queued.push(cluster),
                 Standing::Cordoned => cordoned.push(cluster),
@@ -403,7 +434,7 @@ impl<'a> Pass<'a> {
                 Standing::Unreadable(why) => {
                     unserved.get_or_insert_with(|| self.unreadable(&cluster, why));
                 }
-                Standing::Silent => {}
+                Standing::Silent => silent.push(cluster),
             }
         }
         if !reserved.is_empty() || !queued.is_empty() {
@@ -439,12 +470,10 @@ impl<'a> Pass<'a> {
                 reason
             }
         });
-        reason.unwrap_or_else(|| match self.o.clusters {
+        reason.unwrap_or(match self.o.clusters {
             [] => Waiting::NoClusterListed,
             _ if !cordoned.is_empty() => Waiting::Cordoned { clusters: cordoned },
-            clusters => Waiting::NoClusterConnected {
-                clusters: clusters.to_vec(),
-            },
+            _ => Waiting::NoClusterConnected { clusters: silent },
         })
     }
 }

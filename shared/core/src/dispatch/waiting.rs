@@ -51,14 +51,14 @@ pub enum Waiting {
         /// The clusters without it.
         clusters: Vec<ClusterName>,
     },
-    /// Every connected cluster is cordoned.
+    /// Every connected cluster that may take it is cordoned.
     Cordoned {
         /// The cordoned clusters.
         clusters: Vec<ClusterName>,
     },
-    /// No listed cluster is connected.
+    /// None of the clusters that may take it is connected: the listed ones, or those of them that were asked or nominated.
     NoClusterConnected {
-        /// The listed clusters.
+        /// The clusters.
         clusters: Vec<ClusterName>,
     },
     /// Every connected cluster failed lately; this is the first of them.
@@ -387,7 +387,7 @@ impl fmt::Display for Waiting {
             Self::Missing { what, clusters } => write!(f, "{what} is missing on {}", plain(clusters)),
             Self::Cordoned { clusters } => write!(f, "no new work is sent to {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
-                write!(f, "no worker cluster is connected: {}", list(clusters))
+                write!(f, "no cluster that may take it is connected: {}", list(clusters))
             }
             Self::ClusterFailed {
                 cluster,

@@ -55,6 +55,21 @@ fn the_place_of_one_that_failed_is_taken_at_once() {
     assert_eq!(full.nominated(), ["d", "b"], "no place is left");
 }
 
+/// Spec: multikueue 4.1, 4.2
+#[test]
+fn while_only_silent_clusters_are_asked_the_reason_names_them_and_no_dispatcher() {
+    let mut case = incremental();
+    (case.round, case.now) = (Some(100), 101);
+    let case = case.nominated(&["d", "c"]);
+    let plan = case.remote("d", away(1)).remote("c", away(1)).plan();
+    assert_eq!(plan.nominated(), ["d", "c"]);
+    let says = "no cluster that may take it is connected: \"d\", \"c\"";
+    assert_eq!(
+        plan.waiting.map(|waiting| waiting.to_string()).as_deref(),
+        Some(says)
+    );
+}
+
 /// Spec: multikueue 4.1, 11.49 (gate `MultiKueueIncrementalDispatcherRespectConfigOrder` off)
 #[test]
 fn without_the_gate_names_decide_the_order() {
@@ -161,6 +176,20 @@ fn an_external_dispatcher_is_followed_and_waited_for() {
     );
 
     let case = case.nominated(&["b", "nobody"]);
+    let silent = case.clone().remote("b", away(1)).plan();
+    let says = "no cluster that may take it is connected: \"b\"";
+    assert_eq!(
+        silent.waiting.map(|waiting| waiting.to_string()).as_deref(),
+        Some(says)
+    );
+    let mut cordoned = case.clone();
+    let closed = Site {
+        cordon: Cordon::Closed,
+        ..Site::default()
+    };
+    cordoned.sites.insert("b".into(), closed);
+    assert_eq!(cordoned.plan().waits_for(), Some("ClusterCordoned"));
+
     let plan = case.plan();
     assert_eq!(plan.nominated(), ["b", "nobody"], "the list is theirs");
     assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
