@@ -580,14 +580,17 @@ impl Room {
         all.items.iter().map(phase).collect()
     }
 
-    /// Waits until so many pods run there, and no others do.
+    /// Waits until so many pods run there.
     pub(super) async fn running(self, cluster: &str, pods: usize) {
-        eventually(|| async {
+        let last = RefCell::new(Vec::new());
+        let probe = || async {
             let phases = self.phases(cluster).await;
             let running = phases.iter().filter(|phase| *phase == "Running").count();
+            last.replace(phases);
             (running == pods).then_some(())
-        })
-        .await;
+        };
+        let instead = || format!("on {cluster}: {pods} running pods; there are {:?}", last.borrow());
+        eventually_or(probe, instead).await;
     }
 
     /// Waits until nothing of these kinds is left in the namespace of the test.
