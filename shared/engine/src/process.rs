@@ -66,6 +66,8 @@ pub struct Parts {
     pub client: Client,
     /// The configuration.
     pub config: Arc<Config>,
+    /// The kinds beyond the table whose jobs are dispatched, though they are not queued here ([`JobKind::is_external`]).
+    pub externals: Vec<&'static dyn JobKind>,
     /// Which controllers are switched on.
     pub controllers: BTreeSet<&'static str>,
     /// Name of the process in Events.
@@ -113,7 +115,8 @@ pub struct Engine {
 impl Engine {
     /// An engine for the enabled job kinds. Nothing runs yet.
     pub fn new(parts: Parts) -> Self {
-        let kinds = kinds(&parts.config);
+        let mut kinds = kinds(&parts.config);
+        kinds.extend(&parts.externals);
         // Why not `stop`: the decisions of the last passes after the stop are recorded too.
         let silence = CancellationToken::new();
         let (recorder, events) = events::recorder(
@@ -236,7 +239,10 @@ impl Engine {
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
-                kinds: self.caches.jobs.iter().map(|jobs| jobs.kind).collect(),
+                kinds: { self.caches.jobs.iter() }
+                    .map(|jobs| jobs.kind)
+                    .filter(|kind| !kind.is_external())
+                    .collect(),
                 slot: CertSlot::empty(),
                 ready: webhooks,
                 lifetimes,

@@ -108,7 +108,9 @@ impl Workloads {
                 let Some((at, uid)) = control::of(&self.caches, stored) else {
                     return Ok(());
                 };
-                let Some(jobs) = self.caches.jobs.get(at.kind) else {
+                let jobs = self.caches.jobs.get(at.kind);
+                // Why not a job of a kind that is not known here: only its user's controller deletes it.
+                let Some(jobs) = jobs.filter(|jobs| !jobs.kind.is_external()) else {
                     return Ok(());
                 };
                 let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;

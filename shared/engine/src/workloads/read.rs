@@ -1,21 +1,23 @@
 //! The facts for a pass over a Workload, read from caches.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use roadstead_api::constants::labels;
+use roadstead_api::constants::{controllers, labels};
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::Key;
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
+use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Pods, Stand};
 
-use crate::caches::{Caches, JobKey};
+use crate::caches::{CachedJob, Caches, JobKey, member};
 use crate::checks::There;
 use crate::control;
 
@@ -76,11 +78,15 @@ impl Facts {
     /// The same facts, with those of the job in another cluster.
     pub(super) fn there(mut self, there: There) -> Self {
         if let JobFacts::Present {
-            reclaimable, ready, ..
+            reclaimable,
+            ready,
+            finished,
+            ..
         } = &mut self.job
         {
             *reclaimable = there.reclaimable;
             *ready = there.ready.unwrap_or(*ready);
+            *finished = there.ended.or(finished.take());
         }
         self
     }
@@ -148,6 +154,10 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     // Why the state of the kind is read first: an object that is listed between the two reads must count.
     let state = jobs.state();
     let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
+    if jobs.kind.is_external() {
+        let job = jobs.job(&at.key).filter(|job| is_it(job.first()));
+        return external(stored, jobs.kind, job.as_ref(), state).map(|facts| (facts, None));
+    }
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
         // Why not gone: a manager sends the members of a group after the group's Workload.
         if matches!(at.key, JobKey::Group(_))
@@ -188,6 +198,39 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
         missing: tending.and_then(|group| group.missing),
     };
     Some((facts, ends_by))
+}
+
+/// The facts about a job of a kind that is not known here. While it is dispatched it may have pods only in another cluster; otherwise only
+/// its own controller knows what runs for it. `None` while it is not known whether it exists.
+///
+/// Why it never counts as gone: its controller makes the Workload, so the Workload may be seen before the job. A Workload whose job is
+/// deleted is deleted by the garbage collector.
+fn external(
+    stored: &ApiWorkload,
+    kind: &dyn JobKind,
+    job: Option<&CachedJob>,
+    state: KindState,
+) -> Option<JobFacts> {
+    let is_placed = stored.cluster_name().is_some();
+    let is_dispatched = match job.map(CachedJob::first) {
+        None if state == KindState::Unknown => return None,
+        // Why only if the kind can be listed: otherwise the run may go on with a job that is not seen.
+        None => is_placed && state != KindState::Serving,
+        Some(job) if job.metadata.deletion_timestamp.is_some() => false,
+        Some(job) => is_placed || kind.manager_of(member(job)) == Some(controllers::MULTIKUEUE),
+    };
+    Some(if is_dispatched {
+        JobFacts::Present {
+            finished: None,
+            active: false,
+            suspended: true,
+            ready: false,
+            reclaimable: BTreeMap::new(),
+            missing: None,
+        }
+    } else {
+        JobFacts::Unknown
+    })
 }
 
 /// The facts about a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
