@@ -27,7 +27,7 @@ use roadstead_kinds::{Ability, Idle};
 use super::fence::{fence, lost_policy};
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::{Dispatch, candidates, together};
+use super::{Dispatch, candidates, external, together};
 use crate::remote::Remote;
 
 /// Everything that [`dispatch::plan`] reads, owned.
@@ -168,17 +168,25 @@ pub(super) fn scene(
         .or(stored_status.cluster.as_ref());
     // Why a disabled kind counts as known once the Workload has a cluster: a setting must not end a run.
     let is_known = |group: &str, kind: &str| match holder {
-        Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
+        Some(_) => roadstead_jobs::kind_of(group, kind).is_some() || d.caches.kind(group, kind).is_some(),
         None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
     };
     let owner = owner(stored, local_job.as_ref(), is_known);
+    let owner = match { job_ref.as_ref() }.map(|owner| owner.jobs.kind) {
+        Some(kind) if kind.is_external() && holder.is_none() && !d.may_adapt => external::switched_off(kind),
+        Some(_) | None => owner,
+    };
     // Why all members of a group: a member that is being deleted may have ended.
     let whole = job_ref
         .as_ref()
         .and_then(|owner| Some((owner.jobs.kind, owner.job()?)));
     let job = LocalJob {
         present: local_job.is_some(),
-        finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
+        finished: local_job.is_some()
+            && whole.is_some_and(|(kind, job)| {
+                job.look(kind).ended.is_some()
+                    || stored.is_some_and(|stored| external::ended(d, kind, stored, &job).is_some())
+            }),
     };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
@@ -380,7 +388,8 @@ fn copies(
             origin,
             life: life(job.objects().all(is_going)),
             pods: pods_there(jobs.kind, &look),
-            finished: look.ended.is_some() && !look.killed,
+            finished: look.ended.is_some() && !look.killed
+                || external::has_ended_there(remote, key, jobs.kind, job.first()),
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
             twins: { stored.zip(owner) }.map_or(Twins::All, |(stored, owner)| twins(d, owner, stored, &job)),
@@ -533,29 +542,40 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let Owning {
         jobs, key: job_key, ..
     } = owning;
-    if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
+    if owner(Some(workload), Some(&(jobs.kind, job.clone())), |_, _| true) != Owner::Managed {
         return None;
     }
     // Why: a job of a kind without a managed-by field may run on the manager itself.
     if jobs.kind.kind().managed_by.is_none() && workload.cluster_name().is_none() {
         return None;
     }
-    let run = || {
-        let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
-        let key = roadstead_kubeio::cache::key_of(workload);
-        let (of_kind, copy) = find_job(&remote, &key, Some(&job_key))?;
-        let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
-        let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
-        is_present.then(|| copy.look(of_kind.kind))
-    };
-    let look = run().unwrap_or_default();
+    if jobs.kind.is_external() {
+        return Some(external::there(d, jobs.kind, workload, &job));
+    }
+    let run = present_run(d, workload, &job_key);
+    let look = run.map(|(_, copy)| copy.look(jobs.kind)).unwrap_or_default();
     Some(There {
         reclaimable: look.reclaimable,
         ready: match jobs.kind.kind().idle {
             Idle::ManagedBy => None,
             Idle::Held | Idle::Gate => Some(look.ready),
         },
+        ended: None,
     })
+}
+
+/// The copy of a job on the cluster that its Workload names, if it is of the present dispatch.
+pub(super) fn present_run(
+    d: &Dispatch,
+    workload: &ApiWorkload,
+    job: &JobKey,
+) -> Option<(Arc<Remote>, CachedJob)> {
+    let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
+    let key = roadstead_kubeio::cache::key_of(workload);
+    let (_, copy) = find_job(&remote, &key, Some(job))?;
+    let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
+    let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
+    is_present.then_some((remote, copy))
 }
 
 /// Where the job of a local Workload runs, if it is dispatched.

@@ -429,10 +429,7 @@ pub static WORKFLOW: Kind = Kind {
 
 /// The row of a kind that the administrator names by `framework`, with the group, version, kind and plural of its API. *Source*:
 /// `spec/jobs.md 11`.
-pub const fn external(
-    framework: &'static str,
-    [group, version, kind, plural]: [&'static str; 4],
-) -> Kind {
+pub const fn external(framework: &'static str, [group, version, kind, plural]: [&'static str; 4]) -> Kind {
     Kind {
         framework,
         group,
