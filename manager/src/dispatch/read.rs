@@ -654,6 +654,32 @@ mod tests {
         );
     }
 
+    /// Spec: multikueue 5.4; jobs 10.1
+    #[test]
+    fn a_job_of_a_named_kind_is_refused_without_the_field_and_goes_only_with_its_object() {
+        let kind = roadstead_jobs::external::kind("example.com", "v1", "Foo", "foos");
+        let job = |spec: serde_json::Value| {
+            let object = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": spec});
+            CachedJob::one(Arc::new(from_value(object).unwrap()))
+        };
+        let owned = |spec| owner(None, Some(&(kind, job(spec))), |_, _| false);
+        let managed = json!({"managedBy": controllers::MULTIKUEUE});
+        assert_eq!(owned(managed.clone()), Owner::Managed);
+        let refused = |value: &str| Owner::NotManaged {
+            field: ".spec.managedBy".to_owned(),
+            value: value.to_owned(),
+        };
+        assert_eq!(owned(json!({})), refused(""));
+        assert_eq!(owned(json!({"managedBy": "other"})), refused("other"));
+        let gate = "MultiKueueAdaptersForCustomJobs";
+        assert_eq!(external::switched_off(kind), Owner::SwitchedOff { gate });
+        assert_eq!(
+            pods_there(kind, &job(managed).look(kind)),
+            PodsThere::Untold,
+            "its status never says that it has no pods"
+        );
+    }
+
     /// Spec: multikueue 11.44, 11.45
     #[test]
     fn only_kinds_that_are_known_and_enabled_are_dispatched() {

@@ -69,7 +69,9 @@ async fn start() -> Stage {
         .with_controller(Runs::TrainJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration = json!({
-        "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "integrations": {"frameworks": frameworks}, "multiKueue": {
+            "gcInterval": "3s", "externalFrameworks": [{"name": super::external::NAME}],
+        },
         "featureGates": {"SparkApplicationIntegration": true},
         "roadstead": {"appwrapper": {
             "allowedKinds": [

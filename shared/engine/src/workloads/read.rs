@@ -252,6 +252,49 @@ mod tests {
 
     use super::*;
 
+    /// Spec: multikueue 5.4; safety 1 I1
+    #[test]
+    fn a_job_of_a_named_kind_is_followed_while_it_is_dispatched_and_otherwise_its_own_controller_knows() {
+        let kind = roadstead_jobs::external::kind("example.com", "v1", "Foo", "foos");
+        let stored = |cluster: Option<&str>| -> ApiWorkload {
+            from_value(json!({
+                "metadata": {"name": "w"}, "spec": {"podSets": []}, "status": {"clusterName": cluster},
+            }))
+            .unwrap()
+        };
+        let job = |managed_by: &str, deleted: Option<&str>| {
+            let object = json!({
+                "apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f", "deletionTimestamp": deleted},
+                "spec": {"managedBy": managed_by}, "status": {"phase": "Succeeded"},
+            });
+            CachedJob::one(Arc::new(from_value(object).unwrap()))
+        };
+        let facts = |cluster, job: Option<&CachedJob>, state| external(&stored(cluster), kind, job, state);
+        let followed = JobFacts::Present {
+            finished: None,
+            active: false,
+            suspended: true,
+            ready: false,
+            reclaimable: BTreeMap::new(),
+            missing: None,
+        };
+        let (ours, other) = (job("kueue.x-k8s.io/multikueue", None), job("", None));
+        let serving = KindState::Serving;
+        assert_eq!(facts(None, Some(&ours), serving), Some(followed.clone()));
+        assert_eq!(facts(None, Some(&other), serving), Some(JobFacts::Unknown));
+        assert_eq!(facts(Some("east"), Some(&other), serving), Some(followed.clone()));
+        // A job that is not seen yet, or not any more, never counts as gone: its Workload may come first.
+        assert_eq!(facts(None, None, serving), Some(JobFacts::Unknown));
+        assert_eq!(facts(Some("east"), None, serving), Some(JobFacts::Unknown));
+        let going = job("kueue.x-k8s.io/multikueue", Some("1970-01-01T00:00:09Z"));
+        assert_eq!(
+            facts(Some("east"), Some(&going), serving),
+            Some(JobFacts::Unknown)
+        );
+        assert_eq!(facts(Some("east"), None, KindState::Unknown), None);
+        assert_eq!(facts(Some("east"), None, KindState::NotServed), Some(followed));
+    }
+
     /// Spec: admission-engine 3.3; jobs 5.10.
     #[test]
     fn a_workload_without_a_job_here_is_awaited_left_behind_or_unknown() {
