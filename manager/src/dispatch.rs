@@ -161,7 +161,10 @@ impl Checks for Dispatch {
         let (this, key) = (self.clone(), pass.workload.key.clone());
         Follow {
             notes,
-            wake_at: [plan.wake_at, later].into_iter().flatten().min(),
+            wake_at: [plan.wake_at, later, scene.again(now)]
+                .into_iter()
+                .flatten()
+                .min(),
             annotate,
             rest: if plan.stopped {
                 Rest::Certain

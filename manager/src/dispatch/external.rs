@@ -93,6 +93,37 @@ pub(super) fn there(d: &Dispatch, kind: &dyn JobKind, workload: &ApiWorkload, lo
     }
 }
 
+/// The Workload of the same job that goes before this one. Why only one at a time: each of them would send the job to a worker, and only the
+/// engine itself makes sure that a job has no two.
+pub(super) fn ahead(
+    d: &Dispatch,
+    kind: &dyn JobKind,
+    (key, workload): (&Key, &ApiWorkload),
+    local: &CachedJob,
+) -> Option<String> {
+    if !kind.is_external() {
+        return None;
+    }
+    let uid = local.first().uid().unwrap_or_default();
+    let all = d.caches.workloads_of(&key_of(local), &uid).into_iter();
+    let mut others = all
+        .filter(|other| other != key)
+        .filter_map(|other| d.caches.workloads.get(&other));
+    let first = others.find(|other| goes_before(other, workload));
+    first.map(|other| other.name_any())
+}
+
+/// Whether a Workload goes before another one of its job: one that has a cluster, else the older one. One that ended without a cluster never
+/// ran the job.
+fn goes_before(one: &ApiWorkload, other: &ApiWorkload) -> bool {
+    let place = |workload: &ApiWorkload| {
+        let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (workload.cluster_name().is_none(), created, workload.name_any())
+    };
+    let never_ran = one.is_true("Finished") && one.cluster_name().is_none();
+    !never_ran && place(one) < place(other)
+}
+
 fn is_ready(copy: &ApiWorkload) -> bool {
     match copy.condition("PodsReady") {
         Some(ready) => ready.status == "True",
@@ -153,6 +184,29 @@ mod tests {
             from_value(json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}))
                 .unwrap();
         assert!(!ends(&workload("2", finished("Succeeded")), &bare));
+    }
+
+    /// Spec: safety 1 I1
+    #[test]
+    fn of_two_workloads_of_a_job_only_one_is_offered_at_a_time() {
+        let workload = |name: &str, created: &str, status: Value| -> ApiWorkload {
+            from_value(json!({
+                "metadata": {"name": name, "creationTimestamp": created}, "spec": {"podSets": []}, "status": status,
+            }))
+            .unwrap()
+        };
+        let (early, late) = ("1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z");
+        let (old, new) = (workload("b", early, json!({})), workload("a", late, json!({})));
+        assert!(goes_before(&old, &new) && !goes_before(&new, &old));
+        let twin = workload("a", early, json!({}));
+        assert!(goes_before(&twin, &old) && !goes_before(&old, &twin));
+        let placed = workload("z", late, json!({"clusterName": "east"}));
+        assert!(goes_before(&placed, &old) && !goes_before(&old, &placed));
+        let finished = json!([condition("Finished", "True", "Failed")]);
+        let ended = workload("b", early, json!({"clusterName": "east", "conditions": finished}));
+        assert!(goes_before(&ended, &new), "a job that ended is not run again");
+        let refused = workload("b", early, json!({"conditions": finished}));
+        assert!(!goes_before(&refused, &new), "it never ran");
     }
 
     /// Spec: multikueue 5.4

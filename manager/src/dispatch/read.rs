@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
@@ -30,6 +30,9 @@ use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
 use super::{Dispatch, candidates, external, together};
 use crate::remote::Remote;
 
+/// How often a Workload looks whether another Workload of its job is gone.
+const BEHIND_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+
 /// Everything that [`dispatch::plan`] reads, owned.
 pub(super) struct Scene {
     /// The Workload to decide about; empty when it is gone.
@@ -39,6 +42,8 @@ pub(super) struct Scene {
     owner: Owner,
     clusters: Vec<ClusterName>,
     behind: Option<String>,
+    /// Whether nothing makes the Workload due when the one that it is behind goes.
+    looks_again: bool,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
@@ -84,6 +89,12 @@ impl Scene {
     pub(super) fn chosen(&self) -> Option<Timestamp> {
         let check = self.stored.checks.get(self.check.as_ref()?)?;
         (check.phase == CheckPhase::Ready).then_some(check.since)
+    }
+
+    /// When to look again whether the other Workload of its job is gone.
+    pub(super) fn again(&self, now: Timestamp) -> Option<Timestamp> {
+        self.looks_again
+            .then(|| roadstead_core::moment::later(now, BEHIND_PAUSE))
     }
 
     /// The number of the present dispatch.
@@ -190,7 +201,12 @@ pub(super) fn scene(
     };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
-    let choice = together::choice(d, key, seeking, clusters.clone());
+    let mut choice = together::choice(d, key, seeking, clusters.clone());
+    let ahead = { stored.zip(local_job.as_ref()) }
+        .filter(|_| !is_placed)
+        .and_then(|(stored, (kind, job))| external::ahead(d, *kind, (key, stored), job));
+    let looks_again = ahead.is_some();
+    choice.behind = choice.behind.or(ahead);
     // These clusters count even if they cannot be reached or hold no object of the Workload: the one that it is placed on, and
     // those of the config unless the Workload is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
@@ -247,6 +263,7 @@ pub(super) fn scene(
         owner,
         clusters: choice.clusters,
         behind: choice.behind,
+        looks_again,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
