@@ -291,8 +291,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let members = Arc::new(Dirty::default());
     federation.ring_on_members(members.clone());
     federation.list(&client, tasks, stop);
-    let own = Api::namespaced(client.clone(), &config.namespace);
-    list_secrets(&secrets, own, tasks, stop);
+    list_secrets(&secrets, (&client, &config.namespace), tasks, stop);
     // Why only while this replica leads: no other replica needs the state of the workers, or its lease on them.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();
@@ -343,7 +342,14 @@ fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> As
     Box::new(move |name| question(&dispatch, name))
 }
 
-fn list_secrets(secrets: &Arc<Cache<Secret>>, own: Api<Secret>, tasks: &mut Tasks, stop: &CancellationToken) {
+/// Lists the Secrets of the manager's own namespace.
+fn list_secrets(
+    secrets: &Arc<Cache<Secret>>,
+    (client, namespace): (&Client, &str),
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) {
+    let own = Api::namespaced(client.clone(), namespace);
     let watching = secrets.clone().run(own, None, stop.clone());
     tasks.spawn(watch_of("secrets"), watching);
     let kind = "secrets".to_owned();

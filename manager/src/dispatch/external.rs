@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, WORKLOAD_UID};
@@ -20,7 +21,6 @@ use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::Remote as Known;
 
 use super::Dispatch;
-use super::read::present_run;
 use crate::remote::Remote;
 
 /// Reason of `Finished` of a job that succeeded. *Source*: `spec/jobs.md 5.6`.
@@ -57,39 +57,34 @@ fn end_of(workload: &ApiWorkload) -> Option<Said> {
     said.is_end().then_some(said)
 }
 
-/// How the local job ended, once its Workload says so and it shows the whole status of its copy. `None` for other kinds, which show their
-/// end themselves.
+/// How the local job ended, once its Workload says so and it shows the whole status of its copy, if it has one. `None` for other kinds, which
+/// show their end themselves.
 pub(super) fn ended(
-    d: &Dispatch,
     kind: &dyn JobKind,
     workload: &ApiWorkload,
-    local: &CachedJob,
+    (local, copy): (&CachedJob, Option<&CachedJob>),
+    now: Timestamp,
 ) -> Option<Outcome> {
     if !kind.is_external() {
         return None;
     }
     let said = end_of(workload)?;
-    let copy = present_run(d, workload, &key_of(local)).map(|(_, copy)| copy);
-    let lags = copy.is_some_and(|copy| {
-        let left = local.with(|local| copy.with(|copy| kind.mirror(local, Known::Copies(copy), (d.clock)())));
-        !left.writes.is_empty()
-    });
+    let shown = |copy: &CachedJob| local.with(|l| copy.with(|c| kind.mirror(l, Known::Copies(c), now)));
+    let lags = copy.is_some_and(|copy| !shown(copy).writes.is_empty());
     (!lags).then(|| Outcome {
         success: said.reason == SUCCEEDED,
         message: said.message,
     })
 }
 
-/// What the worker knows of the present run. Pods that the worker does not watch count as ready once the copy is admitted there: otherwise
-/// the manager would take back a job whose pods no controller reports.
-pub(super) fn there(d: &Dispatch, kind: &dyn JobKind, workload: &ApiWorkload, local: &CachedJob) -> There {
-    let key = roadstead_kubeio::cache::key_of(workload);
-    let run = present_run(d, workload, &key_of(local));
-    let copy = run.and_then(|(remote, _)| remote.workloads.get(&key));
+/// What the worker knows of the present run, by its Workload. Pods that the worker does not watch count as ready once that is admitted:
+/// otherwise the manager would take back a job whose pods no controller reports.
+pub(super) fn there(run: Option<&Remote>, key: &Key, ended: Option<Outcome>) -> There {
+    let copy = run.and_then(|remote| remote.workloads.get(key));
     There {
         reclaimable: BTreeMap::new(),
         ready: Some(copy.is_some_and(|copy| is_ready(&copy))),
-        ended: ended(d, kind, workload, local),
+        ended,
     }
 }
 
@@ -99,13 +94,13 @@ pub(super) fn ahead(
     d: &Dispatch,
     kind: &dyn JobKind,
     (key, workload): (&Key, &ApiWorkload),
-    local: &CachedJob,
+    (job, local): (&JobKey, &CachedJob),
 ) -> Option<String> {
     if !kind.is_external() {
         return None;
     }
     let uid = local.first().uid().unwrap_or_default();
-    let all = d.caches.workloads_of(&key_of(local), &uid).into_iter();
+    let all = d.caches.workloads_of(job, &uid).into_iter();
     let mut others = all
         .filter(|other| other != key)
         .filter_map(|other| d.caches.workloads.get(&other));
@@ -131,17 +126,13 @@ fn is_ready(copy: &ApiWorkload) -> bool {
     }
 }
 
-fn key_of(job: &CachedJob) -> JobKey {
-    JobKey::Object(roadstead_kubeio::cache::key_of(&**job.first()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, from_value, json};
 
     use super::*;
 
-    fn workload(epoch: &str, conditions: Value) -> ApiWorkload {
+    fn workload(epoch: &str, conditions: &Value) -> ApiWorkload {
         from_value(json!({
             "metadata": {"name": "w", "annotations": {WORKLOAD_UID: "u", DISPATCH_EPOCH: epoch}},
             "spec": {"podSets": []}, "status": {"conditions": conditions},
@@ -166,24 +157,24 @@ mod tests {
         }))
         .unwrap();
         let finished = |reason| json!([condition("Finished", "True", reason)]);
-        assert!(ends(&workload("2", finished("Succeeded")), &job));
-        assert!(ends(&workload("2", finished("Failed")), &job));
+        assert!(ends(&workload("2", &finished("Succeeded")), &job));
+        assert!(ends(&workload("2", &finished("Failed")), &job));
         assert!(
-            !ends(&workload("1", finished("Succeeded")), &job),
+            !ends(&workload("1", &finished("Succeeded")), &job),
             "of an earlier dispatch"
         );
         for reason in ["OutOfSync", "OwnerNotFound"] {
             assert!(
-                !ends(&workload("2", finished(reason)), &job),
+                !ends(&workload("2", &finished(reason)), &job),
                 "{reason} is no end of the job"
             );
         }
         let open = json!([condition("Finished", "False", "Succeeded")]);
-        assert!(!ends(&workload("2", open), &job));
+        assert!(!ends(&workload("2", &open), &job));
         let bare: DynamicObject =
             from_value(json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}))
                 .unwrap();
-        assert!(!ends(&workload("2", finished("Succeeded")), &bare));
+        assert!(!ends(&workload("2", &finished("Succeeded")), &bare));
     }
 
     /// Spec: safety 1 I1
@@ -214,9 +205,9 @@ mod tests {
     fn pods_that_no_controller_reports_count_as_ready_once_the_copy_is_admitted() {
         let admitted = condition("Admitted", "True", "Admitted");
         let ready = |status| condition("PodsReady", status, "r");
-        assert!(!is_ready(&workload("1", json!([]))));
-        assert!(is_ready(&workload("1", json!([admitted]))));
-        assert!(!is_ready(&workload("1", json!([admitted, ready("False")]))));
-        assert!(is_ready(&workload("1", json!([admitted, ready("True")]))));
+        assert!(!is_ready(&workload("1", &json!([]))));
+        assert!(is_ready(&workload("1", &json!([admitted]))));
+        assert!(!is_ready(&workload("1", &json!([admitted, ready("False")]))));
+        assert!(is_ready(&workload("1", &json!([admitted, ready("True")]))));
     }
 }

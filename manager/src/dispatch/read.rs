@@ -14,6 +14,7 @@ use roadstead_core::dispatch::{
     Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
+use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -172,39 +173,16 @@ pub(super) fn scene(
     let job_ref = stored.and_then(|w| owner_of(d, w));
     let local_job = { stored.zip(job_ref.as_ref()) }
         .and_then(|(stored, owner)| Some((owner.jobs.kind, local_job(owner, stored)?)));
-    let holder = workload
-        .status
-        .cluster
-        .as_ref()
-        .or(stored_status.cluster.as_ref());
-    // Why a disabled kind counts as known once the Workload has a cluster: a setting must not end a run.
-    let is_known = |group: &str, kind: &str| match holder {
-        Some(_) => roadstead_jobs::kind_of(group, kind).is_some() || d.caches.kind(group, kind).is_some(),
-        None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
-    };
-    let owner = owner(stored, local_job.as_ref(), is_known);
-    let owner = match { job_ref.as_ref() }.map(|owner| owner.jobs.kind) {
-        Some(kind) if kind.is_external() && holder.is_none() && !d.may_adapt => external::switched_off(kind),
-        Some(_) | None => owner,
-    };
-    // Why all members of a group: a member that is being deleted may have ended.
-    let whole = job_ref
-        .as_ref()
-        .and_then(|owner| Some((owner.jobs.kind, owner.job()?)));
-    let job = LocalJob {
-        present: local_job.is_some(),
-        finished: local_job.is_some()
-            && whole.is_some_and(|(kind, job)| {
-                job.look(kind).ended.is_some()
-                    || stored.is_some_and(|stored| external::ended(d, kind, stored, &job).is_some())
-            }),
-    };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let owner = owner_now(d, (stored, job_ref.as_ref()), local_job.as_ref(), is_placed);
+    let job = local_state(d, (stored, job_ref.as_ref()), local_job.is_some());
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
     let mut choice = together::choice(d, key, seeking, clusters.clone());
-    let ahead = { stored.zip(local_job.as_ref()) }
+    let ahead = { stored.zip(job_ref.as_ref()).zip(local_job.as_ref()) }
         .filter(|_| !is_placed)
-        .and_then(|(stored, (kind, job))| external::ahead(d, *kind, (key, stored), job));
+        .and_then(|((stored, owner), (kind, job))| {
+            external::ahead(d, *kind, (key, stored), (&owner.key, job))
+        });
     let looks_again = ahead.is_some();
     choice.behind = choice.behind.or(ahead);
     // These clusters count even if they cannot be reached or hold no object of the Workload: the one that it is placed on, and
@@ -281,6 +259,41 @@ pub(super) fn scene(
         job_key: job_ref.map(|owner| owner.key),
         local_job,
         workload,
+    }
+}
+
+/// Whether the job can be dispatched now. A job that has a cluster goes on whatever the settings say: a setting must not end a run.
+fn owner_now(
+    d: &Dispatch,
+    (stored, job_ref): (Option<&ApiWorkload>, Option<&Owning<'_>>),
+    job: Option<&(&'static dyn JobKind, CachedJob)>,
+    is_placed: bool,
+) -> Owner {
+    let of_caches = |group: &str, kind: &str| d.caches.kind(group, kind).map(|jobs| jobs.kind.kind());
+    let is_known = |group: &str, kind: &str| match of_caches(group, kind) {
+        Some(row) => is_placed || row.can(Ability::Dispatched),
+        None => is_placed && roadstead_jobs::kind_of(group, kind).is_some(),
+    };
+    match job_ref.map(|owner| owner.jobs.kind) {
+        Some(kind) if kind.is_external() && !is_placed && !d.may_adapt => external::switched_off(kind),
+        Some(_) | None => owner(stored, job, is_known),
+    }
+}
+
+/// The state of the local job. Why all members of a group: a member that is being deleted may have ended.
+fn local_state(
+    d: &Dispatch,
+    (stored, job_ref): (Option<&ApiWorkload>, Option<&Owning<'_>>),
+    present: bool,
+) -> LocalJob {
+    let whole = job_ref.and_then(|owner| Some((owner, owner.job()?)));
+    let has_ended = |(owner, job): (&Owning<'_>, CachedJob)| {
+        job.look(owner.jobs.kind).ended.is_some()
+            || stored.is_some_and(|stored| end_said(d, stored, owner, &job).is_some())
+    };
+    LocalJob {
+        present,
+        finished: present && whole.is_some_and(has_ended),
     }
 }
 
@@ -556,9 +569,7 @@ const fn life(deleting: bool) -> Life {
 pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let owning = owner_of(d, workload)?;
     let job = owning.job()?;
-    let Owning {
-        jobs, key: job_key, ..
-    } = owning;
+    let (jobs, job_key) = (owning.jobs, owning.key.clone());
     if owner(Some(workload), Some(&(jobs.kind, job.clone())), |_, _| true) != Owner::Managed {
         return None;
     }
@@ -567,7 +578,10 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
         return None;
     }
     if jobs.kind.is_external() {
-        return Some(external::there(d, jobs.kind, workload, &job));
+        let run = present_run(d, workload, &job_key).map(|(remote, _)| remote);
+        let key = roadstead_kubeio::cache::key_of(workload);
+        let ended = end_said(d, workload, &owning, &job);
+        return Some(external::there(run.as_deref(), &key, ended));
     }
     let run = present_run(d, workload, &job_key);
     let look = run.map(|(_, copy)| copy.look(jobs.kind)).unwrap_or_default();
@@ -581,12 +595,14 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     })
 }
 
+/// How the job of a named kind ended, once the local job shows it.
+fn end_said(d: &Dispatch, workload: &ApiWorkload, owning: &Owning<'_>, local: &CachedJob) -> Option<Outcome> {
+    let copy = present_run(d, workload, &owning.key).map(|(_, copy)| copy);
+    external::ended(owning.jobs.kind, workload, (local, copy.as_ref()), (d.clock)())
+}
+
 /// The copy of a job on the cluster that its Workload names, if it is of the present dispatch.
-pub(super) fn present_run(
-    d: &Dispatch,
-    workload: &ApiWorkload,
-    job: &JobKey,
-) -> Option<(Arc<Remote>, CachedJob)> {
+fn present_run(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> Option<(Arc<Remote>, CachedJob)> {
     let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
     let key = roadstead_kubeio::cache::key_of(workload);
     let (_, copy) = find_job(&remote, &key, Some(job))?;

@@ -217,8 +217,27 @@ fn a_job_of_a_named_kind_without_the_field_is_refused_and_one_that_is_switched_o
             !is_true(w, "QuotaReserved") && w["status"]["clusterName"] == Value::Null
         })
         .await;
+
+        // A Workload that its user deletes stays until nothing runs any more; then the job may run again.
+        let job = submit(room, "again", json!({"managedBy": MULTIKUEUE, "steps": []})).await;
+        queue(room, &job).await;
+        adopt(room, "again").await;
+        room.workload(MANAGER, "again", |w| is_true(w, "Admitted")).await;
+        room.delete(MANAGER, &workloads(), &workload_of(&job)).await;
+        room.is_empty(EAST, &[pipelines(), workloads()]).await;
+        let stored = room.api(MANAGER, &workloads());
+        eventually(|| async {
+            let left = stored.get_opt(&workload_of(&job)).await.ok()?;
+            left.is_none().then_some(())
+        })
+        .await;
+        queue(room, &job).await;
+        adopt(room, "again").await;
+        finish(room, &workload_of(&job)).await;
+        room.workload(MANAGER, "again", |w| is_true(w, "Finished")).await;
+        room.is_empty(EAST, &[pipelines(), workloads()]).await;
         room.stage().check().unwrap();
-        for name in ["plain", "long"] {
+        for name in ["plain", "long", "again"] {
             room.delete(MANAGER, &pipelines(), name).await;
         }
         room.is_empty(MANAGER, &[pipelines(), workloads()]).await;

@@ -86,7 +86,7 @@ impl Facts {
         {
             *reclaimable = there.reclaimable;
             *ready = there.ready.unwrap_or(*ready);
-            *finished = there.ended.or(finished.take());
+            *finished = there.ended.or_else(|| finished.take());
         }
         self
     }
