@@ -7,6 +7,7 @@
 
 pub(crate) mod candidates;
 mod carry;
+mod external;
 mod fence;
 mod kind;
 mod memory;
@@ -77,6 +78,8 @@ pub(crate) struct Dispatch {
     pub(crate) may_choose: bool,
     /// Whether running copies follow changes of their jobs, where their kind allows that.
     pub(crate) may_forward: bool,
+    /// Whether jobs of the kinds that the administrator names are sent to workers.
+    pub(crate) may_adapt: bool,
     /// The workers that failed lately.
     pub(crate) memory: Arc<Memory>,
     /// Workloads to look at once the federation is known.
@@ -158,7 +161,10 @@ impl Checks for Dispatch {
         let (this, key) = (self.clone(), pass.workload.key.clone());
         Follow {
             notes,
-            wake_at: [plan.wake_at, later].into_iter().flatten().min(),
+            wake_at: [plan.wake_at, later, scene.again(now)]
+                .into_iter()
+                .flatten()
+                .min(),
             annotate,
             rest: if plan.stopped {
                 Rest::Certain

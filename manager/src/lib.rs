@@ -12,6 +12,7 @@ mod checks;
 mod credentials;
 mod dispatch;
 mod explain;
+mod externals;
 mod families;
 mod fresh;
 mod gc;

@@ -18,7 +18,7 @@ use roadstead_engine::checks::{CheckList, Checks};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
-use roadstead_engine::process::{self, Engine, Parts, kinds};
+use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_jobs::JobKind;
 use roadstead_kinds::Ability;
 use roadstead_kubeconfigs::check::Rules;
@@ -34,6 +34,7 @@ use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::virtual_nodes::{Endpoint, VirtualNodes};
 use crate::dispatch::{self, Dispatch, Memory, candidates, results};
+use crate::externals;
 use crate::families::Families;
 use crate::fresh::Fresh;
 use crate::gc;
@@ -60,7 +61,11 @@ pub const NAME: &str = "roadstead-manager";
 pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
     let dial = remote::over_network(rules(&host.config), host.user_agent.clone(), host.permit.clone());
-    let parts = host.parts(NAME);
+    let mut parts = host.parts(NAME);
+    if parts.controllers.contains("multikueue") {
+        let names = &host.config.multi_kueue.external_frameworks;
+        parts.externals = externals::named(&host.client, names).await;
+    }
     let mut tasks = Tasks::default();
     let metrics = assemble(parts, dial, &host.readiness, &mut tasks, &host.stop)
         .await
@@ -166,10 +171,11 @@ impl Site {
 }
 
 /// The kinds whose jobs are sent to workers.
-fn dispatched(config: &Config) -> Vec<&'static dyn JobKind> {
-    let mut kinds = kinds(config);
-    kinds.retain(|kind| kind.kind().can(Ability::Dispatched));
+fn dispatched(engine: &Engine) -> Vec<&'static dyn JobKind> {
+    let kinds = engine.caches.jobs.iter().map(|jobs| jobs.kind);
     kinds
+        .filter(|kind| kind.kind().can(Ability::Dispatched))
+        .collect()
 }
 
 /// Whether running copies follow changes of their jobs.
@@ -240,6 +246,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         ledger: Arc::default(),
         metrics: counts.clone(),
         may_forward: forwards(&config),
+        may_adapt: { &config.feature_gates }.enabled(FeatureGate::MultiKueueAdaptersForCustomJobs),
         may_choose: !config.multi_kueue.names_dispatcher,
         memory: Arc::new(Memory::default()),
         unknown: Arc::default(),
@@ -264,7 +271,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         secrets: secrets.clone(),
         namespace: config.namespace.clone(),
         registry: registry.clone(),
-        kinds: dispatched(&config),
+        kinds: dispatched(engine),
         templates: engine.caches.templates.clone(),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules: rules(&config),
@@ -284,8 +291,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let members = Arc::new(Dirty::default());
     federation.ring_on_members(members.clone());
     federation.list(&client, tasks, stop);
-    let own = Api::namespaced(client.clone(), &config.namespace);
-    list_secrets(&secrets, own, tasks, stop);
+    list_secrets(&secrets, (&client, &config.namespace), tasks, stop);
     // Why only while this replica leads: no other replica needs the state of the workers, or its lease on them.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();
@@ -336,7 +342,14 @@ fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> As
     Box::new(move |name| question(&dispatch, name))
 }
 
-fn list_secrets(secrets: &Arc<Cache<Secret>>, own: Api<Secret>, tasks: &mut Tasks, stop: &CancellationToken) {
+/// Lists the Secrets of the manager's own namespace.
+fn list_secrets(
+    secrets: &Arc<Cache<Secret>>,
+    (client, namespace): (&Client, &str),
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) {
+    let own = Api::namespaced(client.clone(), namespace);
     let watching = secrets.clone().run(own, None, stop.clone());
     tasks.spawn(watch_of("secrets"), watching);
     let kind = "secrets".to_owned();

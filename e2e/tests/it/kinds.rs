@@ -2,6 +2,7 @@
 
 mod argo;
 mod bad_input;
+mod external;
 mod ground;
 mod jobset;
 mod kubeflow;

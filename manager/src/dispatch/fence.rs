@@ -126,6 +126,9 @@ mod tests {
         let lost = |policy, framework: &str| fitting(policy, roadstead_jobs::kind_named(framework));
         assert_eq!(lost(LostPolicy::Fence, "argoproj.io/workflow"), LostPolicy::Wait);
         assert_eq!(lost(LostPolicy::Fence, "batch/job"), LostPolicy::Fence);
+        let named = roadstead_jobs::external::kind("example.com", "v1", "Foo", "foos");
+        let kept = fitting(LostPolicy::Fence, Some(named));
+        assert_eq!(kept, LostPolicy::Wait, "only its own controller could stop it");
         let asked = LostPolicy::RetryAnyway;
         let same = lost(asked, "argoproj.io/workflow");
         assert_eq!(same, asked, "the administrator accepts it");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
@@ -14,6 +14,7 @@ use roadstead_core::dispatch::{
     Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
+use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -27,8 +28,11 @@ use roadstead_kinds::{Ability, Idle};
 use super::fence::{fence, lost_policy};
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, later, local_job, owner_of, unmatched};
-use super::{Dispatch, candidates, together};
+use super::{Dispatch, candidates, external, together};
 use crate::remote::Remote;
+
+/// How often a Workload looks whether another Workload of its job is gone.
+const BEHIND_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Everything that [`dispatch::plan`] reads, owned.
 pub(super) struct Scene {
@@ -39,6 +43,8 @@ pub(super) struct Scene {
     owner: Owner,
     clusters: Vec<ClusterName>,
     behind: Option<String>,
+    /// Whether nothing makes the Workload due when the one that it is behind goes.
+    looks_again: bool,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
@@ -84,6 +90,12 @@ impl Scene {
     pub(super) fn chosen(&self) -> Option<Timestamp> {
         let check = self.stored.checks.get(self.check.as_ref()?)?;
         (check.phase == CheckPhase::Ready).then_some(check.since)
+    }
+
+    /// When to look again whether the other Workload of its job is gone.
+    pub(super) fn again(&self, now: Timestamp) -> Option<Timestamp> {
+        self.looks_again
+            .then(|| roadstead_core::moment::later(now, BEHIND_PAUSE))
     }
 
     /// The number of the present dispatch.
@@ -161,28 +173,18 @@ pub(super) fn scene(
     let job_ref = stored.and_then(|w| owner_of(d, w));
     let local_job = { stored.zip(job_ref.as_ref()) }
         .and_then(|(stored, owner)| Some((owner.jobs.kind, local_job(owner, stored)?)));
-    let holder = workload
-        .status
-        .cluster
-        .as_ref()
-        .or(stored_status.cluster.as_ref());
-    // Why a disabled kind counts as known once the Workload has a cluster: a setting must not end a run.
-    let is_known = |group: &str, kind: &str| match holder {
-        Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
-        None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
-    };
-    let owner = owner(stored, local_job.as_ref(), is_known);
-    // Why all members of a group: a member that is being deleted may have ended.
-    let whole = job_ref
-        .as_ref()
-        .and_then(|owner| Some((owner.jobs.kind, owner.job()?)));
-    let job = LocalJob {
-        present: local_job.is_some(),
-        finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
-    };
     let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let owner = owner_now(d, (stored, job_ref.as_ref()), local_job.as_ref(), is_placed);
+    let job = local_state(d, (stored, job_ref.as_ref()), local_job.is_some());
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
-    let choice = together::choice(d, key, seeking, clusters.clone());
+    let mut choice = together::choice(d, key, seeking, clusters.clone());
+    let ahead = { stored.zip(job_ref.as_ref()).zip(local_job.as_ref()) }
+        .filter(|_| !is_placed)
+        .and_then(|((stored, owner), (kind, job))| {
+            external::ahead(d, *kind, (key, stored), (&owner.key, job))
+        });
+    let looks_again = ahead.is_some();
+    choice.behind = choice.behind.or(ahead);
     // These clusters count even if they cannot be reached or hold no object of the Workload: the one that it is placed on, and
     // those of the config unless the Workload is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
@@ -239,6 +241,7 @@ pub(super) fn scene(
         owner,
         clusters: choice.clusters,
         behind: choice.behind,
+        looks_again,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
@@ -256,6 +259,41 @@ pub(super) fn scene(
         job_key: job_ref.map(|owner| owner.key),
         local_job,
         workload,
+    }
+}
+
+/// Whether the job can be dispatched now. A job that has a cluster goes on whatever the settings say: a setting must not end a run.
+fn owner_now(
+    d: &Dispatch,
+    (stored, job_ref): (Option<&ApiWorkload>, Option<&Owning<'_>>),
+    job: Option<&(&'static dyn JobKind, CachedJob)>,
+    is_placed: bool,
+) -> Owner {
+    let of_caches = |group: &str, kind: &str| d.caches.kind(group, kind).map(|jobs| jobs.kind.kind());
+    let is_known = |group: &str, kind: &str| match of_caches(group, kind) {
+        Some(row) => is_placed || row.can(Ability::Dispatched),
+        None => is_placed && roadstead_jobs::kind_of(group, kind).is_some(),
+    };
+    match job_ref.map(|owner| owner.jobs.kind) {
+        Some(kind) if kind.is_external() && !is_placed && !d.may_adapt => external::switched_off(kind),
+        Some(_) | None => owner(stored, job, is_known),
+    }
+}
+
+/// The state of the local job. Why all members of a group: a member that is being deleted may have ended.
+fn local_state(
+    d: &Dispatch,
+    (stored, job_ref): (Option<&ApiWorkload>, Option<&Owning<'_>>),
+    present: bool,
+) -> LocalJob {
+    let whole = job_ref.and_then(|owner| Some((owner, owner.job()?)));
+    let has_ended = |(owner, job): (&Owning<'_>, CachedJob)| {
+        job.look(owner.jobs.kind).ended.is_some()
+            || stored.is_some_and(|stored| end_said(d, stored, owner, &job).is_some())
+    };
+    LocalJob {
+        present,
+        finished: present && whole.is_some_and(has_ended),
     }
 }
 
@@ -380,7 +418,8 @@ fn copies(
             origin,
             life: life(job.objects().all(is_going)),
             pods: pods_there(jobs.kind, &look),
-            finished: look.ended.is_some() && !look.killed,
+            finished: look.ended.is_some() && !look.killed
+                || external::has_ended_there(remote, key, jobs.kind, job.first()),
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
             twins: { stored.zip(owner) }.map_or(Twins::All, |(stored, owner)| twins(d, owner, stored, &job)),
@@ -530,32 +569,46 @@ const fn life(deleting: bool) -> Life {
 pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let owning = owner_of(d, workload)?;
     let job = owning.job()?;
-    let Owning {
-        jobs, key: job_key, ..
-    } = owning;
-    if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
+    let (jobs, job_key) = (owning.jobs, owning.key.clone());
+    if owner(Some(workload), Some(&(jobs.kind, job.clone())), |_, _| true) != Owner::Managed {
         return None;
     }
     // Why: a job of a kind without a managed-by field may run on the manager itself.
     if jobs.kind.kind().managed_by.is_none() && workload.cluster_name().is_none() {
         return None;
     }
-    let run = || {
-        let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
+    if jobs.kind.is_external() {
+        let run = present_run(d, workload, &job_key).map(|(remote, _)| remote);
         let key = roadstead_kubeio::cache::key_of(workload);
-        let (of_kind, copy) = find_job(&remote, &key, Some(&job_key))?;
-        let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
-        let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
-        is_present.then(|| copy.look(of_kind.kind))
-    };
-    let look = run().unwrap_or_default();
+        let ended = end_said(d, workload, &owning, &job);
+        return Some(external::there(run.as_deref(), &key, ended));
+    }
+    let run = present_run(d, workload, &job_key);
+    let look = run.map(|(_, copy)| copy.look(jobs.kind)).unwrap_or_default();
     Some(There {
         reclaimable: look.reclaimable,
         ready: match jobs.kind.kind().idle {
             Idle::ManagedBy => None,
             Idle::Held | Idle::Gate => Some(look.ready),
         },
+        ended: None,
     })
+}
+
+/// How the job of a named kind ended, once the local job shows it.
+fn end_said(d: &Dispatch, workload: &ApiWorkload, owning: &Owning<'_>, local: &CachedJob) -> Option<Outcome> {
+    let copy = present_run(d, workload, &owning.key).map(|(_, copy)| copy);
+    external::ended(owning.jobs.kind, workload, (local, copy.as_ref()), (d.clock)())
+}
+
+/// The copy of a job on the cluster that its Workload names, if it is of the present dispatch.
+fn present_run(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> Option<(Arc<Remote>, CachedJob)> {
+    let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
+    let key = roadstead_kubeio::cache::key_of(workload);
+    let (_, copy) = find_job(&remote, &key, Some(job))?;
+    let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
+    let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
+    is_present.then_some((remote, copy))
 }
 
 /// Where the job of a local Workload runs, if it is dispatched.
@@ -580,102 +633,4 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use roadstead_api::config::Config;
-    use roadstead_engine::process::kinds;
-    use serde_json::{from_value, json};
-
-    use super::*;
-
-    /// Spec: safety 3.1, I9
-    #[test]
-    fn only_what_names_our_workload_can_have_a_higher_number() {
-        let of = |uid: Option<&str>, epoch: Option<&str>| -> ApiWorkload {
-            let notes = json!({annotations::WORKLOAD_UID: uid, annotations::DISPATCH_EPOCH: epoch});
-            let notes: serde_json::Map<_, _> = notes
-                .as_object()
-                .unwrap()
-                .clone()
-                .into_iter()
-                .filter(|(_, value)| !value.is_null())
-                .collect();
-            from_value(json!({"metadata": {"uid": "1", "annotations": notes}, "spec": {"podSets": []}}))
-                .unwrap()
-        };
-        let local = of(None, Some("2"));
-        let number = |uid, epoch| epoch_of(Some(&local), &of(uid, epoch).metadata);
-        assert_eq!(number(Some("1"), Some("2")), 2);
-        assert_eq!(number(Some("1"), Some("7")), 7, "our own storage went back");
-        assert_eq!(number(Some("other"), Some("2")), 0);
-        assert_eq!(number(None, Some("2")), 2);
-        assert_eq!(number(None, None), 1);
-        assert_eq!(number(None, Some("7")), 0);
-        assert_eq!(number(Some("1"), Some("18446744073709551615")), 0);
-    }
-
-    /// Spec: jobs 9.15; safety 1 I1
-    #[test]
-    fn a_stopped_workflow_goes_with_the_steps_that_its_stop_leaves() {
-        let there = |framework: &str, suspended| {
-            let kind = roadstead_jobs::kind_named(framework).unwrap();
-            let look = Look {
-                suspended,
-                pods: Pods::Alive,
-                ..Look::default()
-            };
-            pods_there(kind, &look)
-        };
-        assert_eq!(there("argoproj.io/workflow", true), PodsThere::Untold);
-        assert_eq!(there("argoproj.io/workflow", false), PodsThere::Some);
-        assert_eq!(
-            there("batch/job", true),
-            PodsThere::Some,
-            "its controller ends them"
-        );
-    }
-
-    /// Spec: multikueue 11.44, 11.45
-    #[test]
-    fn only_kinds_that_are_known_and_enabled_are_dispatched() {
-        let enabled_and_owned_by = |known: bool, api_version: &str, kind: &str| {
-            let reference =
-                json!({"apiVersion": api_version, "kind": kind, "name": "j", "uid": "1", "controller": true});
-            let metadata = json!({"name": "w", "namespace": "ns", "ownerReferences": [reference]});
-            let workload: ApiWorkload =
-                from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap();
-            let is_known = |group: &str, kind: &str| known && (group, kind) == ("batch", "Job");
-            owner(Some(&workload), None, is_known)
-        };
-        let owned_by = |api_version: &str, kind: &str| enabled_and_owned_by(true, api_version, kind);
-        assert_eq!(owned_by("batch/v1", "Job"), Owner::Managed);
-        let kind = Some("batch/v1, Kind=Job".to_owned());
-        assert_eq!(
-            enabled_and_owned_by(false, "batch/v1", "Job"),
-            Owner::NoAdapter { kind },
-            "its integration is switched off"
-        );
-        let kind = Some("kubeflow.org/v2beta1, Kind=MPIJob".to_owned());
-        assert_eq!(
-            owned_by("kubeflow.org/v2beta1", "MPIJob"),
-            Owner::NoAdapter { kind }
-        );
-        assert_eq!(
-            owner(Some(&ApiWorkload::default()), None, |_, _| true),
-            Owner::NoAdapter { kind: None }
-        );
-
-        let mut config = Config::without_file("ns");
-        let enabled = |config: &Config| {
-            kinds(config)
-                .iter()
-                .map(|kind| kind.kind().framework)
-                .collect::<Vec<_>>()
-        };
-        config.integrations.frameworks = vec!["batch/job".to_owned()];
-        assert_eq!(enabled(&config), ["batch/job"]);
-        config.integrations.frameworks = vec!["kubeflow.org/mpijob".to_owned()];
-        assert_eq!(enabled(&config), ["kubeflow.org/mpijob"]);
-        config.integrations.frameworks = vec!["example.com/unknown".to_owned()];
-        assert_eq!(enabled(&config), [""; 0]);
-    }
-}
+mod tests;

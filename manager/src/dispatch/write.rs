@@ -34,6 +34,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::external::has_ended_there;
 use super::owning::unmatched_on;
 use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, read};
@@ -578,7 +579,7 @@ impl Site<'_> {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
         let look = look_at(kind, job);
         Going {
-            ended: look.ended.is_some(),
+            ended: look.ended.is_some() || has_ended_there(self.remote, self.key, kind, job),
             deletion: match job.metadata.deletion_timestamp {
                 None => Deletion::NotBegun,
                 Some(_) if job.finalizers().iter().any(|f| f == finalizers::FOREGROUND) => {

@@ -40,14 +40,23 @@ pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) 
     };
     let (row, mut health) = (jobs.kind.kind(), jobs.objects.health());
     let looked_at_again = || fleet.changed.mark(remote.name.clone());
+    let remedy = if jobs.kind.is_external() {
+        format!(
+            "let this manager's account create, delete, get, list, patch and watch {} (API group \"{}\") in all namespaces there",
+            row.plural, row.group
+        )
+    } else {
+        format!(
+            "run \"roadstead cluster join\" with integration {} for this cluster",
+            row.framework
+        )
+    };
     let unread = trouble::tell_unread(health.clone(), |why| {
         let Some(why) = why else { return };
         let why = of_kind(row.kind, why.to_owned());
         let words = format!(
             "jobs of {row} cannot be listed or watched there, so nothing is decided about those that it has, and none are sent there: \
-             {why}; other kinds go on; it is tried again until it succeeds; if this is a refusal, run \"roadstead cluster join\" with \
-             integration {} for this cluster",
-            row.framework
+             {why}; other kinds go on; it is tried again until it succeeds; if this is a refusal, {remedy}"
         );
         fleet.told.failed(remote.name.as_str(), row.kind, &words);
         looked_at_again();

@@ -526,6 +526,7 @@ impl<'a> Pass<'a> {
             Owner::NotManaged { field, value } => format!(
                 "{NOT_MANAGED}: Expecting {field} to be \"kueue.x-k8s.io/multikueue\" not \"{value}\""
             ),
+            Owner::SwitchedOff { gate } => format!("{NOT_MANAGED}: {gate} feature gate is disabled"),
             Owner::NoAdapter { kind: Some(kind) } => {
                 format!("No multikueue adapter found for owner kind \"{kind}\"")
             }

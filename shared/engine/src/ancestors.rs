@@ -86,7 +86,7 @@ pub(crate) fn parent<'a>(
     object: &DynamicObject,
 ) -> Option<(&'a KindCache, Arc<DynamicObject>)> {
     let owner = controller(&object.metadata)?;
-    let jobs = caches.kind(&owner.group, &owner.kind)?;
+    let jobs = queued(caches, &owner)?;
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
     let job = jobs.objects.get(&key)?;
     (job.metadata.uid.as_deref() == Some(owner.uid.as_str())).then_some((jobs, job))
@@ -133,8 +133,14 @@ pub(crate) async fn learn(
     Err(Stop::Unread(Missing::Unreadable(why)))
 }
 
+/// The kind of an owner, if its jobs are queued here.
+fn queued<'a>(caches: &'a Caches, owner: &Reference) -> Option<&'a KindCache> {
+    let jobs = caches.kind(&owner.group, &owner.kind);
+    jobs.filter(|jobs| !jobs.kind.is_external())
+}
+
 fn standing<'a>(caches: &'a Caches, owner: &Reference) -> Standing<'a> {
-    if let Some(jobs) = caches.kind(&owner.group, &owner.kind) {
+    if let Some(jobs) = queued(caches, owner) {
         return Standing::Enabled(jobs);
     }
     let mut externals = caches.ancestors.externals.iter();

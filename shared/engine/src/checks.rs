@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::note::Note;
 use roadstead_core::status::Status;
@@ -164,6 +165,9 @@ pub struct There {
     pub reclaimable: BTreeMap<PodSetName, u32>,
     /// Whether all its pods are ready or have succeeded; `None`: its own status shows it.
     pub ready: Option<bool>,
+    /// How it ended, if only its Workload says that and the local job shows everything that its copy showed; `None`: its own status shows
+    /// its end.
+    pub ended: Option<Outcome>,
 }
 
 /// A job that runs in another cluster.

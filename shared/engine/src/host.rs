@@ -185,6 +185,7 @@ impl Host {
         Parts {
             client: self.client.clone(),
             config: self.config.clone(),
+            externals: Vec::new(),
             controllers: self.controllers.clone(),
             name,
             clock: clock::of_server(self.time.clone()),

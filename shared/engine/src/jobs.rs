@@ -18,6 +18,7 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
@@ -165,6 +166,9 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
+        if jobs.kind.is_external() {
+            return self.follow_copy(&jobs, &at, job.first()).await;
+        }
         let is_parent = jobs.kind.kind().members == Members::WithPods;
         if is_parent || !jobs.kind.is_queued(member(job.first())) {
             return Outcome::Done;
@@ -213,7 +217,9 @@ impl Jobs {
                 self.tell(&jobs, object, vec![note.clone()]);
             }
         }
-        if let Some(outcome) = self.mirror(&jobs, &at, &scene).await {
+        if let Some(workload) = scene.current_workload()
+            && let Some(outcome) = self.mirror(&jobs, &at, workload).await
+        {
             return outcome;
         }
         let shown = self.show_wait(&jobs, &at, &scene).await;
@@ -279,9 +285,22 @@ impl Jobs {
         Outcome::Done
     }
 
+    /// Shows the status of the copies on a job that is only dispatched here. Nothing else of it is touched.
+    async fn follow_copy(&self, jobs: &KindCache, at: &JobRef, job: &DynamicObject) -> Outcome {
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        for key in self.caches.workloads_of(&at.key, uid) {
+            if let Some(workload) = self.caches.workloads.get(&key)
+                && workload.cluster_name().is_some()
+                && let Some(outcome) = self.mirror(jobs, at, &workload).await
+            {
+                return outcome;
+            }
+        }
+        Outcome::Done
+    }
+
     /// Shows the status of the copies on the local job, or what is known when no copy is left.
-    async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
-        let workload = scene.current_workload()?;
+    async fn mirror(&self, jobs: &KindCache, at: &JobRef, workload: &Workload) -> Option<Outcome> {
         let elsewhere = self.checks.runs_elsewhere(workload, &at.key)?;
         if let Err(failed) = self.settle(jobs, at, &elsewhere).await {
             return Some(failed);
@@ -302,7 +321,7 @@ impl Jobs {
             (None, Fate::Ended) => show(Remote::Ended(&read::ended(workload)?)),
         };
         for write in mirror.writes {
-            if let Err(failed) = write::carry_out(self, jobs, &scene.key, write).await {
+            if let Err(failed) = write::carry_out(self, jobs, at.key.key(), write).await {
                 return Some(failed);
             }
         }

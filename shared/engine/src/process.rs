@@ -50,6 +50,10 @@ const WORKLOAD_WORKERS: usize = 16;
 /// Concurrent passes over jobs.
 const JOB_WORKERS: usize = 16;
 
+/// What an administrator does about objects that cannot be listed.
+const REMEDY: &str =
+    "if this is a refusal, apply deploy/rights, if the kind is not served, apply deploy/crds";
+
 /// Limit: how long the start waits for kinds of jobs that are neither listed nor known to be not served.
 const KINDS_MAX: Duration = Duration::from_secs(10);
 
@@ -66,6 +70,8 @@ pub struct Parts {
     pub client: Client,
     /// The configuration.
     pub config: Arc<Config>,
+    /// The kinds beyond the table whose jobs are dispatched, though they are not queued here ([`JobKind::is_external`]).
+    pub externals: Vec<&'static dyn JobKind>,
     /// Which controllers are switched on.
     pub controllers: BTreeSet<&'static str>,
     /// Name of the process in Events.
@@ -113,7 +119,8 @@ pub struct Engine {
 impl Engine {
     /// An engine for the enabled job kinds. Nothing runs yet.
     pub fn new(parts: Parts) -> Self {
-        let kinds = kinds(&parts.config);
+        let mut kinds = kinds(&parts.config);
+        kinds.extend(&parts.externals);
         // Why not `stop`: the decisions of the last passes after the stop are recorded too.
         let silence = CancellationToken::new();
         let (recorder, events) = events::recorder(
@@ -236,7 +243,10 @@ impl Engine {
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
-                kinds: self.caches.jobs.iter().map(|jobs| jobs.kind).collect(),
+                kinds: { self.caches.jobs.iter() }
+                    .map(|jobs| jobs.kind)
+                    .filter(|kind| !kind.is_external())
+                    .collect(),
                 slot: CertSlot::empty(),
                 ready: webhooks,
                 lifetimes,
@@ -423,14 +433,24 @@ fn list(caches: &Caches, client: &Client, tasks: &mut Tasks, stop: &Cancellation
         let name = format!("health of {kind}");
         tasks.spawn(name, tell_unread(kind, health, stop.clone()));
     }
-    for (kind, health) in caches.kind_healths() {
-        let name = format!("health of {kind}");
-        tasks.spawn(name, tell_kind(kind, health, stop.clone()));
+    for jobs in caches.jobs.iter() {
+        let kind = &jobs.resource.plural;
+        let remedy = if jobs.kind.is_external() {
+            format!(
+                "if this is a refusal, let the account of this process get, list and watch {kind} (API group \"{}\") and patch \
+                 {kind}/status in all namespaces",
+                jobs.resource.group
+            )
+        } else {
+            REMEDY.to_owned()
+        };
+        let telling = tell_kind((kind.clone(), remedy), jobs.objects.health(), stop.clone());
+        tasks.spawn(format!("health of {kind}"), telling);
     }
 }
 
 /// Reports when a kind of jobs cannot be listed or watched, or is not served, until `stop`.
-async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationToken) {
+async fn tell_kind((kind, remedy): (String, String), health: Follower<Health>, stop: CancellationToken) {
     let mut state = health.clone();
     let telling = async {
         loop {
@@ -446,7 +466,7 @@ async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationTok
     };
     let stopped = stop.clone();
     tokio::join!(
-        tell_unread(kind.clone(), health, stopped),
+        tell_failures((kind.clone(), remedy), health, stopped),
         stop.run_until_cancelled(telling)
     );
 }
@@ -455,12 +475,15 @@ async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationTok
 ///
 /// Why: a missing right or definition stops everything that depends on it, and nothing else would report it.
 pub async fn tell_unread(kind: String, health: Follower<Health>, stop: CancellationToken) {
+    tell_failures((kind, REMEDY.to_owned()), health, stop).await;
+}
+
+async fn tell_failures((kind, remedy): (String, String), health: Follower<Health>, stop: CancellationToken) {
     let telling = trouble::tell_unread(health, |why| match why {
         Some(why) => tracing::error!(
             kind,
             "they cannot be listed or watched in this process's own cluster, so decisions about them wait or use the last known \
-             state: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
-             kind is not served, apply deploy/crds"
+             state: {why}; it is tried again until it succeeds; {remedy}"
         ),
         None => tracing::info!(kind, "they can be listed and watched again"),
     });

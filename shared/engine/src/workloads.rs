@@ -210,7 +210,7 @@ impl Workloads {
             lifecycle::use_older_words(&workload.status, &mut next);
         }
 
-        let stored = match self.annotate(stored, &follow.annotate).await {
+        let stored = match self.annotate(stored, &follow.annotate, &next.status).await {
             Ok(stored) => stored,
             Err(outcome) => return outcome,
         };

@@ -376,6 +376,12 @@ pub trait JobKind: Send + Sync {
     /// Its row of the table.
     fn kind(&self) -> &'static Kind;
 
+    /// Whether only its dispatch is done here, because a controller of the user runs its jobs and makes their Workloads. The engine neither
+    /// starts, stops, holds nor reviews such a job, and makes no Workload for it.
+    fn is_external(&self) -> bool {
+        false
+    }
+
     /// The group of an object, whose members are one job together; `None` when the object is a job by itself.
     fn group_of<'a>(&self, _meta: &'a ObjectMeta) -> Option<&'a str> {
         None

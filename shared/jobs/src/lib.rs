@@ -5,7 +5,7 @@
 //! server, reads a clock or decides whether something happens; it only knows how.
 //!
 //! Reading order: [`kind`] (the contract), [`batch`] (a kind with code of its own), [`by_path`] (kinds that are data, such as [`jobset`]),
-//! [`podset`] (the injection at start), [`naming`], [`equivalence`], [`webhook`].
+//! [`external`] (kinds that are in no table), [`podset`] (the injection at start), [`naming`], [`equivalence`], [`webhook`].
 //!
 //! ```
 //! use roadstead_jobs::kind::{Member, Members};
@@ -23,6 +23,7 @@ pub mod argo;
 pub mod batch;
 
 pub mod by_path;
+pub mod external;
 pub mod jobset;
 pub mod kubeflow;
 pub mod parent;

@@ -427,6 +427,25 @@ pub static WORKFLOW: Kind = Kind {
     ..COMMON
 };
 
+/// The row of a kind that the administrator names by `framework`, with the group, version, kind and plural of its API. *Source*:
+/// `spec/jobs.md 11`.
+pub const fn external(framework: &'static str, [group, version, kind, plural]: [&'static str; 4]) -> Kind {
+    Kind {
+        framework,
+        group,
+        version,
+        kind,
+        plural,
+        managed_by: Some(ManagedBy {
+            path: &["spec", "managedBy"],
+            said: ".spec.managedBy",
+            default: "",
+        }),
+        gate: Some("MultiKueueAdaptersForCustomJobs"),
+        ..COMMON
+    }
+}
+
 /// An invented kind, which no cluster serves. Tests use it to show that a rule depends only on the row of a kind.
 pub static INVENTED: Kind = Kind {
     framework: "example.com/train",

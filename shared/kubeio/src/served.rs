@@ -4,6 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
+use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use serde::de::DeserializeOwned;
 
@@ -50,6 +51,19 @@ pub async fn served(client: &Client, resource: &ApiResource) -> Result<Served, k
     })
 }
 
+/// The plural under which a kind is served; `None` while it is not.
+///
+/// # Errors
+/// The API server did not answer, or its answer shows nothing.
+pub async fn plural(client: &Client, kind: &GroupVersionKind) -> Result<Option<String>, kube::Error> {
+    let path = format!("/apis/{}/{}", kind.group, kind.version);
+    let list: Option<APIResourceList> = get(client, path).await?;
+    let is_it = |name: &str, its: &str| its == kind.kind && !name.contains('/');
+    let mut resources = list.into_iter().flat_map(|list| list.resources);
+    let found = resources.find(|one| is_it(&one.name, &one.kind));
+    Ok(found.map(|one| one.name))
+}
+
 async fn versions(client: &Client, group: &str) -> Result<Vec<String>, kube::Error> {
     if group.is_empty() {
         return Ok(vec!["v1".to_owned()]);
@@ -75,7 +89,6 @@ mod tests {
 
     use http::Response;
     use kube::client::Body;
-    use kube::core::GroupVersionKind;
     use serde_json::{Value, json};
 
     use super::*;
@@ -112,6 +125,24 @@ mod tests {
             .map(|name| json!({"name": name, "kind": "Any", "namespaced": true, "singularName": "", "verbs": []}))
             .collect();
         json!({"groupVersion": "any", "resources": resources})
+    }
+
+    /// Spec: multikueue 5.4
+    #[tokio::test]
+    async fn the_plural_of_a_kind_is_that_of_the_discovery() {
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Ox");
+        let of = |name: &str, kind: &str| json!({"name": name, "kind": kind, "namespaced": true, "singularName": "", "verbs": []});
+        let resources = [of("oxen/status", "Ox"), of("carts", "Cart"), of("oxen", "Ox")];
+        let list = json!({"groupVersion": "example.com/v1", "resources": resources});
+        let serving = answering(&[("/apis/example.com/v1", 200, list)]);
+        assert_eq!(plural(&serving, &kind).await.unwrap(), Some("oxen".to_owned()));
+        assert_eq!(plural(&answering(&[]), &kind).await.unwrap(), None);
+        let silent = answering(&[(
+            "/apis/example.com/v1",
+            503,
+            json!({"kind": "Status", "code": 503, "message": "busy", "reason": "ServiceUnavailable"}),
+        )]);
+        assert!(plural(&silent, &kind).await.is_err());
     }
 
     /// Spec: jobs 4.2

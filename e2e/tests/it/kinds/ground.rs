@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::commons::Common;
-use crate::shared::{chain, eventually, eventually_or};
+use crate::shared::{chain, eventually_or};
 
 pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const MANAGER: &str = "manager";
@@ -69,7 +69,9 @@ async fn start() -> Stage {
         .with_controller(Runs::TrainJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration = json!({
-        "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "integrations": {"frameworks": frameworks}, "multiKueue": {
+            "gcInterval": "3s", "externalFrameworks": [{"name": super::external::NAME}],
+        },
         "featureGates": {"SparkApplicationIntegration": true},
         "roadstead": {"appwrapper": {
             "allowedKinds": [

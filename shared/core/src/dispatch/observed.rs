@@ -77,6 +77,11 @@ pub enum Owner {
         /// The value of the field.
         value: String,
     },
+    /// Its kind is dispatched only while a feature gate is on, and the gate is off.
+    SwitchedOff {
+        /// The name of the gate.
+        gate: &'static str,
+    },
     /// No adapter knows its kind.
     NoAdapter {
         /// The kind as `group/version, Kind=K`; `None` when there is no owner.
@@ -237,6 +242,13 @@ pub struct Said {
     pub reason: String,
     /// The message.
     pub message: String,
+}
+
+impl Said {
+    /// Whether this reason of `Finished` says that the job ended, and not that the worker lost the job or the match of job and Workload.
+    pub fn is_end(&self) -> bool {
+        super::false_end(&self.reason).is_none()
+    }
 }
 
 /// A Workload on a worker.

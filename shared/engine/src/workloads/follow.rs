@@ -7,6 +7,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::{PriorityClassKind, Workload};
 use roadstead_core::lifecycle::{Activation, FINISHED, Finalizer, Removal};
+use roadstead_core::status::Status;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -16,19 +17,30 @@ use crate::caches::Caches;
 use crate::control;
 
 impl Workloads {
-    /// Writes annotations that must be stored before the status refers to them. Returns the object after that.
+    /// Writes what must be stored before the status: annotations to which it refers, and our finalizer on a Workload that gets a cluster and
+    /// was made by the controller of a user. Returns the object after that.
+    ///
+    /// Why the finalizer: without it the Workload could be deleted while its job runs on a worker, and the next one for that job would be
+    /// sent to another worker.
     pub(super) async fn annotate(
         &self,
         stored: Arc<Workload>,
         annotations: &[(&'static str, String)],
+        status: &Status,
     ) -> Result<Arc<Workload>, Outcome> {
-        if annotations.is_empty() {
+        let lacks_finalizer = status.cluster.is_some() && is_held_by_nothing(&self.caches, &stored);
+        if annotations.is_empty() && !lacks_finalizer {
             return Ok(stored);
         }
         let meta = &stored.metadata;
         let mut patch = json!({ "metadata": { "resourceVersion": meta.resource_version, "uid": meta.uid } });
         for (key, value) in annotations {
             patch["metadata"]["annotations"][key] = json!(value);
+        }
+        if lacks_finalizer {
+            let held = stored.finalizers().iter().map(String::as_str);
+            let all: Vec<&str> = held.chain([finalizers::RESOURCE_IN_USE]).collect();
+            patch["metadata"]["finalizers"] = json!(all);
         }
         let name = meta.name.as_deref().unwrap_or_default();
         let key = roadstead_kubeio::cache::key_of(&*stored);
@@ -108,7 +120,9 @@ impl Workloads {
                 let Some((at, uid)) = control::of(&self.caches, stored) else {
                     return Ok(());
                 };
-                let Some(jobs) = self.caches.jobs.get(at.kind) else {
+                let jobs = self.caches.jobs.get(at.kind);
+                // Why not a job of a kind that is not known here: only its user's controller deletes it.
+                let Some(jobs) = jobs.filter(|jobs| !jobs.kind.is_external()) else {
                     return Ok(());
                 };
                 let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
@@ -136,6 +150,17 @@ impl Workloads {
         }
         Ok(())
     }
+}
+
+/// Whether the job of a Workload is only dispatched here, and nothing would keep the Workload if a user deleted it.
+fn is_held_by_nothing(caches: &Caches, stored: &Workload) -> bool {
+    let jobs = control::of(caches, stored).and_then(|(at, _)| caches.jobs.get(at.kind));
+    jobs.is_some_and(|jobs| jobs.kind.is_external())
+        && stored.metadata.deletion_timestamp.is_none()
+        && !stored
+            .finalizers()
+            .iter()
+            .any(|f| f == finalizers::RESOURCE_IN_USE)
 }
 
 /// The priority that a Workload must be given, when it differs from its present one.

@@ -1,21 +1,23 @@
 //! The facts for a pass over a Workload, read from caches.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use roadstead_api::constants::labels;
+use roadstead_api::constants::{controllers, labels};
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::Key;
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
+use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Pods, Stand};
 
-use crate::caches::{Caches, JobKey};
+use crate::caches::{CachedJob, Caches, JobKey, member};
 use crate::checks::There;
 use crate::control;
 
@@ -76,11 +78,15 @@ impl Facts {
     /// The same facts, with those of the job in another cluster.
     pub(super) fn there(mut self, there: There) -> Self {
         if let JobFacts::Present {
-            reclaimable, ready, ..
+            reclaimable,
+            ready,
+            finished,
+            ..
         } = &mut self.job
         {
             *reclaimable = there.reclaimable;
             *ready = there.ready.unwrap_or(*ready);
+            *finished = there.ended.or_else(|| finished.take());
         }
         self
     }
@@ -148,6 +154,10 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     // Why the state of the kind is read first: an object that is listed between the two reads must count.
     let state = jobs.state();
     let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
+    if jobs.kind.is_external() {
+        let job = jobs.job(&at.key).filter(|job| is_it(job.first()));
+        return external(stored, jobs.kind, job.as_ref(), state).map(|facts| (facts, None));
+    }
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
         // Why not gone: a manager sends the members of a group after the group's Workload.
         if matches!(at.key, JobKey::Group(_))
@@ -190,6 +200,39 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     Some((facts, ends_by))
 }
 
+/// The facts about a job of a kind that is not known here. While it is dispatched it may have pods only in another cluster; otherwise only
+/// its own controller knows what runs for it. `None` while it is not known whether it exists.
+///
+/// Why it never counts as gone: its controller makes the Workload, so the Workload may be seen before the job. A Workload whose job is
+/// deleted is deleted by the garbage collector.
+fn external(
+    stored: &ApiWorkload,
+    kind: &dyn JobKind,
+    job: Option<&CachedJob>,
+    state: KindState,
+) -> Option<JobFacts> {
+    let is_placed = stored.cluster_name().is_some();
+    let is_dispatched = match job.map(CachedJob::first) {
+        None if state == KindState::Unknown => return None,
+        // Why only if the kind can be listed: otherwise the run may go on with a job that is not seen.
+        None => is_placed && state != KindState::Serving,
+        Some(job) if job.metadata.deletion_timestamp.is_some() => false,
+        Some(job) => is_placed || kind.manager_of(member(job)) == Some(controllers::MULTIKUEUE),
+    };
+    Some(if is_dispatched {
+        JobFacts::Present {
+            finished: None,
+            active: false,
+            suspended: true,
+            ready: false,
+            reclaimable: BTreeMap::new(),
+            missing: None,
+        }
+    } else {
+        JobFacts::Unknown
+    })
+}
+
 /// The facts about a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
 fn without_job(stored: &ApiWorkload) -> JobFacts {
     let (is_owned, said) = (!stored.owner_references().is_empty(), stored.labels());
@@ -208,6 +251,49 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+
+    /// Spec: multikueue 5.4; safety 1 I1
+    #[test]
+    fn a_job_of_a_named_kind_is_followed_while_it_is_dispatched_and_otherwise_its_own_controller_knows() {
+        let kind = roadstead_jobs::external::kind("example.com", "v1", "Foo", "foos");
+        let stored = |cluster: Option<&str>| -> ApiWorkload {
+            from_value(json!({
+                "metadata": {"name": "w"}, "spec": {"podSets": []}, "status": {"clusterName": cluster},
+            }))
+            .unwrap()
+        };
+        let job = |managed_by: &str, deleted: Option<&str>| {
+            let object = json!({
+                "apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f", "deletionTimestamp": deleted},
+                "spec": {"managedBy": managed_by}, "status": {"phase": "Succeeded"},
+            });
+            CachedJob::one(Arc::new(from_value(object).unwrap()))
+        };
+        let facts = |cluster, job: Option<&CachedJob>, state| external(&stored(cluster), kind, job, state);
+        let followed = JobFacts::Present {
+            finished: None,
+            active: false,
+            suspended: true,
+            ready: false,
+            reclaimable: BTreeMap::new(),
+            missing: None,
+        };
+        let (ours, other) = (job("kueue.x-k8s.io/multikueue", None), job("", None));
+        let serving = KindState::Serving;
+        assert_eq!(facts(None, Some(&ours), serving), Some(followed.clone()));
+        assert_eq!(facts(None, Some(&other), serving), Some(JobFacts::Unknown));
+        assert_eq!(facts(Some("east"), Some(&other), serving), Some(followed.clone()));
+        // A job that is not seen yet, or not any more, never counts as gone: its Workload may come first.
+        assert_eq!(facts(None, None, serving), Some(JobFacts::Unknown));
+        assert_eq!(facts(Some("east"), None, serving), Some(JobFacts::Unknown));
+        let going = job("kueue.x-k8s.io/multikueue", Some("1970-01-01T00:00:09Z"));
+        assert_eq!(
+            facts(Some("east"), Some(&going), serving),
+            Some(JobFacts::Unknown)
+        );
+        assert_eq!(facts(Some("east"), None, KindState::Unknown), None);
+        assert_eq!(facts(Some("east"), None, KindState::NotServed), Some(followed));
+    }
 
     /// Spec: admission-engine 3.3; jobs 5.10.
     #[test]

@@ -36,7 +36,6 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::KueueDRAIntegrationExtendedResource, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationPartitionableDevices, Fixed::Off, DEVICES),
     (FeatureGate::LWSImmutableGroupSize, Fixed::On, "the group size of a queued LeaderWorkerSet never changes"),
-    (FeatureGate::MultiKueueAdaptersForCustomJobs, Fixed::Off, "custom job kinds are not dispatched yet"),
     (FeatureGate::MultiKueueClusterProfile, Fixed::Off, "workers are registered by Secrets only"),
     (FeatureGate::MultiKueueKubeConfigPathValidation, Fixed::On, "paths of kubeconfigs are refused altogether"),
     (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
@@ -84,10 +83,6 @@ const KEYS: &[(&str, &str)] = &[
     (
         "multiKueue.clusterProfile",
         "workers are registered by Secrets only",
-    ),
-    (
-        "multiKueue.externalFrameworks",
-        "custom job kinds are not dispatched yet",
     ),
     ("pprofBindAddress", "no profiler is served"),
     ("queueVisibility", "use the visibility API instead"),

@@ -322,6 +322,14 @@ const RULES: &[(&str, &str)] = &[
         "externalFrameworks[0].name: conflicts with a built-in MultiKueue adapter",
     ),
     (
+        "multiKueue: {externalFrameworks: [{name: Deployment.v2.apps}]}",
+        "externalFrameworks[0].name: conflicts with a built-in MultiKueue adapter",
+    ),
+    (
+        "multiKueue: {externalFrameworks: [{name: A.v1.b}, {name: A.v2.b}]}",
+        "multiKueue.externalFrameworks[1].name: is listed twice",
+    ),
+    (
         "multiKueue: {externalFrameworks: [{name: A.v1.b}, {name: A.v1.b}]}",
         "multiKueue.externalFrameworks[1].name: is listed twice",
     ),

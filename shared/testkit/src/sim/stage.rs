@@ -290,6 +290,7 @@ impl Stage {
         let parts = Parts {
             client: wire.client(life, user),
             config: config.clone(),
+            externals: Vec::new(),
             controllers: without_webhooks(controllers),
             name,
             clock: wall.clone(),

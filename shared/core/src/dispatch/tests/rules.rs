@@ -649,4 +649,9 @@ fn an_owner_that_cannot_be_dispatched_is_rejected() {
         rejected(Owner::NoAdapter { kind: None }),
         "No multikueue adapter found, Previously: \"Pending\""
     );
+    let gate = "MultiKueueAdaptersForCustomJobs";
+    assert_eq!(
+        rejected(Owner::SwitchedOff { gate }),
+        "The owner is not managed by Kueue: MultiKueueAdaptersForCustomJobs feature gate is disabled, Previously: \"Pending\""
+    );
 }

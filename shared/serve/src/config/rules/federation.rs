@@ -2,7 +2,7 @@
 
 use roadstead_api::config::{DISPATCHER_INCREMENTAL, ExecProvider, MultiKueue};
 use roadstead_api::constants::labels::is_label_value;
-use roadstead_kinds::{Ability, Kinds};
+use roadstead_kinds::Kinds;
 
 use super::super::Findings;
 use super::{not_negative, repeated};
@@ -26,14 +26,15 @@ pub(super) fn check(federation: &MultiKueue, kinds: Kinds, findings: &mut Findin
         );
     }
     for (index, kind) in federation.external_frameworks.iter().enumerate() {
-        let name = kind.to_string();
-        let mut adapters = kinds.iter().filter(|row| row.can(Ability::Dispatched));
-        if adapters.any(|row| name == format!("{}.{}.{}", row.kind, row.version, row.group)) {
+        // Why in every version, and kinds that are not dispatched too: the rest of the engine knows a kind by its group and name.
+        if kinds.of(&kind.group, &kind.kind).is_some() {
             let path = format!("multiKueue.externalFrameworks[{index}].name");
             findings.add(path, "conflicts with a built-in MultiKueue adapter");
         }
     }
-    for index in repeated(&federation.external_frameworks) {
+    let named = federation.external_frameworks.iter();
+    let named: Vec<_> = named.map(|kind| (&kind.group, &kind.kind)).collect();
+    for index in repeated(&named) {
         findings.add(
             format!("multiKueue.externalFrameworks[{index}].name"),
             "is listed twice",
