@@ -10,8 +10,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
-    self, Answer, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed,
-    Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
+    self, Answer, Behind, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy,
+    Observed, Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::Outcome;
@@ -42,9 +42,7 @@ pub(super) struct Scene {
     check: Option<CheckName>,
     owner: Owner,
     clusters: Vec<ClusterName>,
-    behind: Option<String>,
-    /// Whether nothing makes the Workload due when the one that it is behind goes.
-    looks_again: bool,
+    behind: Option<Behind>,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
@@ -70,7 +68,7 @@ impl Scene {
             check: self.check.as_ref(),
             owner: &self.owner,
             clusters: &self.clusters,
-            behind: self.behind.as_deref(),
+            behind: self.behind.as_ref(),
             remotes: &self.remotes,
             failures: &self.failures,
             refusals: &self.refusals,
@@ -94,8 +92,9 @@ impl Scene {
 
     /// When to look again whether the other Workload of its job is gone.
     pub(super) fn again(&self, now: Timestamp) -> Option<Timestamp> {
-        self.looks_again
-            .then(|| roadstead_core::moment::later(now, BEHIND_PAUSE))
+        // Why only that: nothing makes this Workload due when the other one of its job is gone.
+        let polls = matches!(self.behind, Some(Behind::SameJob(_)));
+        polls.then(|| roadstead_core::moment::later(now, BEHIND_PAUSE))
     }
 
     /// The number of the present dispatch.
@@ -177,14 +176,15 @@ pub(super) fn scene(
     let owner = owner_now(d, (stored, job_ref.as_ref()), local_job.as_ref(), is_placed);
     let job = local_state(d, (stored, job_ref.as_ref()), local_job.is_some());
     let seeking = { local_job.as_ref() }.filter(|_| !is_placed).map(|(_, job)| job);
-    let mut choice = together::choice(d, key, seeking, clusters.clone());
+    let choice = together::choice(d, key, seeking, clusters.clone());
     let ahead = { stored.zip(job_ref.as_ref()).zip(local_job.as_ref()) }
         .filter(|_| !is_placed)
         .and_then(|((stored, owner), (kind, job))| {
             external::ahead(d, *kind, (key, stored), (&owner.key, job))
         });
-    let looks_again = ahead.is_some();
-    choice.behind = choice.behind.or(ahead);
+    let behind = ahead
+        .map(Behind::SameJob)
+        .or_else(|| choice.behind.map(Behind::Placed));
     // These clusters count even if they cannot be reached or hold no object of the Workload: the one that it is placed on, and
     // those of the config unless the Workload is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
@@ -240,8 +240,7 @@ pub(super) fn scene(
         check,
         owner,
         clusters: choice.clusters,
-        behind: choice.behind,
-        looks_again,
+        behind,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),

@@ -44,9 +44,9 @@ pub use elsewhere::Elsewhere;
 pub use hold::{hold, keep_check};
 use holder::{Closed, Holder};
 pub use observed::{
-    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
-    Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
-    Twins,
+    Answer, Behind, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob,
+    LostPolicy, Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said,
+    Site, Stop, Twins,
 };
 pub use offer::{ROUND, WIDEN};
 pub use waiting::{Missing, Waiting, ways_out};

@@ -28,8 +28,8 @@ pub struct Observed<'a> {
     pub owner: &'a Owner,
     /// The clusters of the MultiKueueConfig in its order; empty when it cannot be loaded.
     pub clusters: &'a [ClusterName],
-    /// The Workload that must have a cluster before this one gets one, because their pods are to run in the same cluster.
-    pub behind: Option<&'a str>,
+    /// The Workload that goes before this one.
+    pub behind: Option<&'a Behind>,
     /// What is known of each cluster that matters. While the Workload seeks a cluster: each of `clusters` that exists. Always: each cluster
     /// that holds an object of the Workload or that its status names. A named cluster that is missing both here and in `clusters` was
     /// deleted.
@@ -445,6 +445,15 @@ pub enum LostPolicy {
     Fence,
     /// The job runs again elsewhere after the timeout, perhaps while the lost copy still runs.
     RetryAnyway,
+}
+
+/// The Workload that goes before another one, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The pods of both are to run in the same cluster, so the other one is placed first.
+    Placed(String),
+    /// Both describe the same job, which must not run twice.
+    SameJob(String),
 }
 
 /// To which clusters a Workload is offered. *Source*: `spec/multikueue.md 4`.

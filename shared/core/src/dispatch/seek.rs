@@ -297,9 +297,9 @@ impl<'a> Pass<'a> {
         if !self.o.job.present || self.o.job.finished {
             return Some(Waiting::NoLocalJob);
         }
-        self.o.behind.map(|first| Waiting::BehindAnother {
-            first: first.to_owned(),
-        })
+        self.o
+            .behind
+            .map(|first| Waiting::BehindAnother { first: first.clone() })
     }
 
     /// Whether the reason will stay for a while, so that it is worth a write: users read it in the check's message.

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::capacity::Closed;
-use super::observed::Cause;
+use super::observed::{Behind, Cause};
 use crate::name::{CheckName, ClusterName};
 use crate::note::Note;
 
@@ -25,10 +25,10 @@ pub enum Waiting {
     Deactivated,
     /// The local job does not exist or has ended, so nothing can be sent.
     NoLocalJob,
-    /// It must go to the cluster of another Workload, and that one has no cluster yet.
+    /// Another Workload goes before it.
     BehindAnother {
-        /// The name of the other Workload.
-        first: String,
+        /// The other Workload.
+        first: Behind,
     },
     /// The MultiKueueConfig lists no cluster or cannot be loaded.
     NoClusterListed,
@@ -198,10 +198,7 @@ impl Waiting {
             Self::OtherChecks { .. } => "look at the named AdmissionChecks of this workload".to_owned(),
             Self::Deactivated => "set spec.active of the workload to true".to_owned(),
             Self::NoLocalJob => "create the job again or delete the workload".to_owned(),
-            Self::BehindAnother { first } => format!(
-                "see why workload \"{first}\" waits, or let each pod go to any cluster: annotation roadstead.dev/spread: \"true\" on the \
-                 pod template"
-            ),
+            Self::BehindAnother { first } => pass(first),
             Self::NoClusterListed => {
                 "register a worker: roadstead cluster join NAME --kubeconfig FILE; if one is registered (roadstead cluster list), list it \
                  in the MultiKueueConfig of the AdmissionCheck"
@@ -362,6 +359,33 @@ fn closed(cluster: &ClusterName, why: &Closed) -> String {
     }
 }
 
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Placed(first) => {
+                write!(
+                    f,
+                    "it goes to the cluster that takes workload \"{first}\", which has none yet"
+                )
+            }
+            Self::SameJob(first) => write!(f, "workload \"{first}\" of the same job goes first"),
+        }
+    }
+}
+
+/// What a user does about a Workload that goes first.
+fn pass(first: &Behind) -> String {
+    match first {
+        Behind::Placed(first) => format!(
+            "see why workload \"{first}\" waits, or let each pod go to any cluster: annotation roadstead.dev/spread: \"true\" on the \
+             pod template"
+        ),
+        Behind::SameJob(first) => format!(
+            "a job has one workload: delete this one, or workload \"{first}\", and see that its controller makes no second one"
+        ),
+    }
+}
+
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -370,10 +394,7 @@ impl fmt::Display for Waiting {
             }
             Self::Deactivated => f.write_str("the workload is deactivated"),
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
-            Self::BehindAnother { first } => write!(
-                f,
-                "it goes to the cluster that takes workload \"{first}\", which has none yet"
-            ),
+            Self::BehindAnother { first } => first.fmt(f),
             Self::NoClusterListed => f.write_str("the AdmissionCheck of this job leads to no worker cluster"),
             Self::NotNominated { unlisted } if unlisted.is_empty() => {
                 f.write_str("the external dispatcher has nominated no cluster yet")

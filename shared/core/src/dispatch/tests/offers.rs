@@ -237,7 +237,7 @@ fn a_cluster_that_an_external_dispatcher_names_is_waited_for_while_it_is_away() 
 #[test]
 fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
     let mut case = Case::new();
-    case.behind = Some("pod-web-1");
+    case.behind = Some(Behind::Placed("pod-web-1".to_owned()));
     let plan = case.plan();
     assert_eq!(plan.waits_for(), Some("BehindAnotherWorkload"));
     assert_eq!((plan.status.nominated.len(), plan.remote.len()), (0, 0));
@@ -249,8 +249,19 @@ fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
     assert!(waiting.next_step().contains("roadstead.dev/spread"));
     assert_eq!(plan.check().1, waiting.to_string(), "it waits for long");
     let mut fresh = Case::fresh();
-    fresh.behind = Some("pod-web-1");
+    fresh.behind = Some(Behind::Placed("pod-web-1".to_owned()));
     assert_eq!(fresh.plan().check().1, "");
+
+    case.behind = Some(Behind::SameJob("first".to_owned()));
+    let plan = case.plan();
+    assert_eq!(plan.waits_for(), Some("BehindAnotherWorkload"));
+    assert_eq!(plan.check().1, "workload \"first\" of the same job goes first");
+    assert!(
+        plan.waiting
+            .unwrap()
+            .next_step()
+            .starts_with("a job has one workload: delete")
+    );
 
     case.behind = None;
     assert_eq!(case.plan().status.nominated.len(), 2);
@@ -258,7 +269,7 @@ fn a_workload_behind_another_is_not_offered_until_that_one_has_a_cluster() {
     let mut admitted = Case::new()
         .nominated(&["a"])
         .remote("a", reachable(Some(admitted(1)), None));
-    admitted.behind = Some("pod-web-1");
+    admitted.behind = Some(Behind::Placed("pod-web-1".to_owned()));
     let kept = admitted.plan();
     assert_eq!((kept.cluster(), kept.remote.len()), (None, 0), "its copy stays");
     admitted.behind = None;
